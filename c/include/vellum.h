@@ -260,6 +260,10 @@ enum vellum_status {
    Part of the range is locked.
    */
   VELLUM_STATUS_LOCKED,
+  /*
+   Growing down, and advice to free, are for private memory without an object only.
+   */
+  VELLUM_STATUS_WRONG_KIND,
 };
 
 /*
@@ -996,7 +1000,8 @@ enum vellum_status vellum_protect(struct vellum *vm,
                                   uint32_t prot);
 
 /*
- Maps the pages of a range now, as loads would. Of a failure, those before stay mapped.
+ Maps the pages of a range now: as stores would where memory is private and may be stored to,
+ as loads would elsewhere. Of a failure, those before stay mapped.
  */
 enum vellum_status vellum_populate(struct vellum *vm,
                                    struct vellum_space space,

@@ -261,7 +261,8 @@ pub unsafe extern "C" fn vellum_protect(
     }
 }
 
-/// Maps the pages of a range now, as loads would. Of a failure, those before stay mapped.
+/// Maps the pages of a range now: as stores would where memory is private and may be stored to,
+/// as loads would elsewhere. Of a failure, those before stay mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_populate(
     vm: *mut Manager,

@@ -62,6 +62,8 @@ pub enum Status {
     NotInDesign,
     /// Part of the range is locked.
     Locked,
+    /// Growing down, and advice to free, are for private memory without an object only.
+    WrongKind,
 }
 
 impl Status {
@@ -70,7 +72,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 25] = [
+    const ALL: [Status; 26] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -96,6 +98,7 @@ impl Status {
         Status::InUse,
         Status::NotInDesign,
         Status::Locked,
+        Status::WrongKind,
     ];
 
     fn text(self) -> &'static CStr {
@@ -125,6 +128,7 @@ impl Status {
             Status::InUse => c"address spaces belong to the group",
             Status::NotInDesign => c"the manager's design leaves it out",
             Status::Locked => c"part of the range is locked",
+            Status::WrongKind => c"only private memory without an object can be asked for that",
         }
     }
 }
@@ -156,6 +160,7 @@ impl From<MapError> for Status {
             MapError::NoGap => Status::NoGap,
             MapError::Limit => Status::Limit,
             MapError::Locked => Status::Locked,
+            MapError::WrongKind => Status::WrongKind,
             MapError::OutOfMemory => Status::OutOfMemory,
             MapError::GroupLimit(_) => Status::GroupLimit,
         }

@@ -68,9 +68,11 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         MapError::NoSpace => OpError::BadSpace,
         MapError::NoObject => OpError::BadFile,
         MapError::NotMapped => OpError::NoRegion,
-        MapError::BadRange | MapError::Occupied | MapError::NoGap | MapError::Locked => {
-            OpError::Invalid
-        }
+        MapError::BadRange
+        | MapError::Occupied
+        | MapError::NoGap
+        | MapError::Locked
+        | MapError::WrongKind => OpError::Invalid,
         MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,
         MapError::GroupLimit(_) => OpError::GroupLimit,
     }

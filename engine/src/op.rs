@@ -325,7 +325,8 @@ impl Pages {
     /// Those of x86-64, and of the machines that are recorded.
     pub const X86_64: Pages = Pages {
         shift: 12,
-        user_end: 1 << 35,
+        // The last page below the hole in the addresses is nobody's.
+        user_end: (1 << 35) - 1,
     };
 }
 

@@ -19,8 +19,8 @@ pub enum Advice {
     /// afterwards, pages of objects stay cached.
     DontNeed,
     /// Private pages that no other space shares may be dropped until they are stored to again:
-    /// they read as they were or as zero. Reclaim needs no swap for them. Memory that shows an
-    /// object stays as it is.
+    /// they read as they were or as zero. Reclaim needs no swap for them. A range with memory
+    /// that shows an object is refused, as Linux does.
     Free,
     /// Pages are not needed soon: those that no other space shares count as not used, and leave
     /// before those that are when memory is short. What they hold stays.
@@ -42,6 +42,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::NotMapped`] if the range has a hole; the mapped parts were
     /// treated all the same, but for [`Advice::Folio`], which changes all or nothing.
     /// [`MapError::Locked`] if part of the range is locked, but for [`Advice::Folio`]; nothing
+    /// changed.
+    /// [`MapError::WrongKind`] if part of the range shows an object, for [`Advice::Free`]; nothing
     /// changed.
     /// [`MapError::OutOfMemory`] if a superpage has to be split for which the reverse-mapping
     /// design has no memory, or a region cannot be cut; nothing changed.
@@ -86,6 +88,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), MapError> {
         if self.has_locked(space, range) {
             return Err(MapError::Locked);
+        }
+        if advice == Advice::Free {
+            self.for_regions(space, range, |_, view| match view.object {
+                0 => Ok(()),
+                _ => Err(MapError::WrongKind),
+            })?;
         }
         if advice == Advice::DontNeed {
             // Superpages that the range has a part of; the others go whole.

@@ -189,6 +189,10 @@ pub enum MapError {
     Limit,
     /// Part of the range is locked ([`Vm::lock_pages`](crate::Vm::lock_pages)).
     Locked,
+    /// What was asked for exists for private memory without an object only (`EINVAL`): growing
+    /// down ([`Traits::GROWS_DOWN`](super::Traits::GROWS_DOWN)), and advice to free
+    /// ([`Advice::Free`](super::Advice::Free)).
+    WrongKind,
     /// No frame, table or node could be had.
     OutOfMemory,
     /// The group that would be charged has as many pages as it may, and none can leave.
@@ -206,6 +210,7 @@ impl fmt::Display for MapError {
             MapError::NoGap => "no gap is wide enough",
             MapError::Limit => "a limit of the address space would be exceeded",
             MapError::Locked => "part of the range is locked",
+            MapError::WrongKind => "only private memory without an object can be asked for that",
             MapError::OutOfMemory => "out of memory",
             MapError::GroupLimit(group) => {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);

@@ -36,13 +36,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A task of `old` begins a new program: it leaves `old` for the new,
-    /// empty space that is returned.
+    /// empty space that is returned, which has the limits and the group of `old`.
     ///
     /// # Errors
     /// [`MapError::NoSpace`], [`MapError::OutOfMemory`]; the task stays in `old`.
     pub fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
-        self.find_space(old).ok_or(MapError::NoSpace)?;
+        // As it was when the call began, whatever becomes of the space meanwhile.
+        let limits = {
+            let _pin = self.pin();
+            self.find_space(old).ok_or(MapError::NoSpace)?.limits.get()
+        };
         let new = self.create_space()?;
+        self.set_limits(new, limits);
         let group = self.group_of(old).unwrap_or(GroupId::ROOT);
         if group != GroupId::ROOT {
             // The group ends only if somebody moves `old` away meanwhile.

@@ -1,13 +1,13 @@
 //! mmap.
 
-use super::error::{FaultError, MapError};
+use super::error::MapError;
 use super::lock::{Beside, Goal};
 use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
 use super::regions::RegionHandle;
 use super::spaces::{Live, SpaceId};
 use super::unmap::{DeadObjects, Unmapping};
-use crate::addr::{Access, PageRange, Prot, Vpn};
+use crate::addr::{PageRange, Prot, Vpn};
 use crate::object::{INDEX_END, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -37,7 +37,9 @@ pub enum Placement {
     /// is divided because many CPUs change it ([`Vm::divide_space`]), in the highest gap of a part
     /// of it.
     Anywhere,
-    /// There if it is free and not too close to a stack, else as with [`Placement::Anywhere`].
+    /// There if it is free and not too close to a stack, else as with [`Placement::Anywhere`]: so
+    /// are what the format cannot map, and the lowest pages, which are kept free so that null
+    /// pointers fault.
     Hint(Vpn),
     /// There, in place of whatever is mapped.
     Fixed(Vpn),
@@ -50,9 +52,11 @@ pub enum Placement {
 pub struct MapRequest {
     /// Length in pages.
     pub pages: u64,
-    /// Rights.
+    /// Rights. What hardware cannot withhold is given, too ([`Format::given`]): who may store may
+    /// load. The region shows the rights that it gives.
     pub prot: Prot,
-    /// [`Traits::SHARED`], [`Traits::GROWS_DOWN`], or none.
+    /// [`Traits::SHARED`], [`Traits::LOCKED`], and for private zeroes [`Traits::GROWS_DOWN`], or
+    /// none.
     pub traits: Traits,
     /// What it shows.
     pub source: Source,
@@ -121,6 +125,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     fn map_once(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
+        let request = &Self::checked_request(request)?;
         let object = self.source_object(request)?;
         let mut dead = DeadObjects::default();
         let mut counted = false;
@@ -167,6 +172,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         self.destroy_objects(dead);
         result
+    }
+
+    /// The request, with the rights that its region gives and without a hint that cannot be
+    /// followed.
+    ///
+    /// # Errors
+    /// [`MapError::WrongKind`].
+    fn checked_request(request: &MapRequest) -> Result<MapRequest, MapError> {
+        let is_plain = request.source == Source::Anonymous && !request.traits.has(Traits::SHARED);
+        if request.traits.has(Traits::GROWS_DOWN) && !is_plain {
+            return Err(MapError::WrongKind);
+        }
+        let is_usable = |start: Vpn| {
+            start >= Self::bounds().start && Self::checked_range(start, request.pages).is_ok()
+        };
+        let placement = match request.placement {
+            Placement::Hint(start) if !is_usable(start) => Placement::Anywhere,
+            placement => placement,
+        };
+        Ok(MapRequest {
+            prot: F::given(request.prot),
+            placement,
+            ..*request
+        })
     }
 
     /// The object to map, with a user for the region, and the first page in it.
@@ -444,26 +473,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             debug_assert!(!last, "object lost its last user while it is mapped");
         }
         Some(left)
-    }
-
-    /// Faults in every page of a range, for writing where that is allowed
-    /// (`MAP_POPULATE`).
-    ///
-    /// # Errors
-    /// [`FaultError`] of the first page that failed; those before stay mapped.
-    pub fn populate(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), FaultError> {
-        let range = Self::checked_range(start, pages).map_err(|_| FaultError::NoRegion)?;
-        for page in range.start.0..range.end.0 {
-            let address = Vpn(page).address::<F>();
-            match self.fault(id, address, Access::Write) {
-                Err(FaultError::Protection) => {
-                    self.fault(id, address, Access::Read)?;
-                }
-                other => {
-                    other?;
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -46,6 +46,7 @@ mod maps;
 mod mlock;
 mod page;
 mod pin;
+mod populate;
 mod pressure;
 mod promote;
 mod protect;

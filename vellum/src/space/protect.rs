@@ -11,13 +11,15 @@ use crate::sync::Pin;
 use crate::table::{Format, Gather, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Changes the rights of a range, cutting and merging regions.
+    /// Changes the rights of a range, cutting and merging regions. As with
+    /// [`MapRequest::prot`](super::MapRequest::prot), what hardware cannot withhold is given.
     ///
     /// # Errors
     /// [`MapError::NotMapped`] if the range has a hole, [`MapError::OutOfMemory`]
     /// if a region cannot be cut; nothing changed.
     pub fn protect(&self, id: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
+        let prot = F::given(prot);
         self.with_room(|| {
             let protect =
                 |pin: &Pin<'_>, space: Live<'_, R>| self.protect_locked(pin, space, range, prot);

@@ -27,6 +27,7 @@ mod pins;
 mod places;
 mod pmap_lock;
 mod reclaim;
+mod requests;
 mod reservations;
 mod room;
 mod roots;
@@ -53,7 +54,7 @@ use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Zone;
 use crate::rmap::{Chains, Partial};
 use crate::sync::Pin;
-use crate::table::X86_64;
+use crate::table::{Format, X86_64};
 use crate::testing::{Rng, TestMachine, range, run_on, take_steps};
 use crate::{Design, ObjectId};
 
@@ -147,7 +148,7 @@ fn the_types_decide_what_the_design_says() {
 
 /// The highest place for `pages` pages, by trying every border.
 fn highest_gap(regions: &[(u64, u64)], pages: u64) -> Option<u64> {
-    let mut end = (1 << 35) - 1;
+    let mut end = X86_64::USER_END.0 - 1;
     for &(start, stop) in regions.iter().rev() {
         if end >= stop + pages {
             return Some(end - pages);
@@ -192,7 +193,7 @@ fn a_gap_among_100_000_regions_is_found_in_logarithmic_steps() {
         map(&vm, space, at, MapRequest::anonymous(1, RW));
         at += 2 + number / 1000;
     }
-    let top = MapRequest::anonymous((1 << 35) - 1 - at, Prot::READ);
+    let top = MapRequest::anonymous(X86_64::USER_END.0 - 1 - at, Prot::READ);
     map(&vm, space, at, top);
     assert_eq!(vm.space_stats(space).unwrap().regions, REGIONS as u32 + 1);
     let list = regions(&vm, space);

@@ -156,7 +156,8 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
     const LEVELS: u32;
     /// Highest level at which a leaf may stand.
     const MAX_LEAF_LEVEL: u32;
-    /// First page beyond those a user space can map.
+    /// First page beyond those a user space can map. The page must not be one that the processor
+    /// cannot return to from a system call at the end of the page before it.
     const USER_END: Vpn;
 
     /// Whether processors read the entries of a root when they load it, and not again
@@ -182,6 +183,16 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
     fn frame(entry: u64, level: u32) -> Pfn;
     /// What hardware allows through a leaf.
     fn prot(entry: u64, level: u32) -> Prot;
+    /// The rights that user code has where `asked` are asked for: with those that hardware cannot
+    /// withhold. No format has stores without loads, and x86 has no instruction fetches without
+    /// loads either.
+    #[inline]
+    fn given(asked: Prot) -> Prot {
+        match asked.can_read() {
+            true => asked,
+            false => Self::prot(Self::leaf(Pfn(0), 1, asked, Marks::default()), 1),
+        }
+    }
     /// Whether hardware allows stores through a leaf.
     fn is_writable(entry: u64) -> bool;
     /// The marks of a leaf.

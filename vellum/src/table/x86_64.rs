@@ -84,8 +84,10 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
         TABLES
     };
     const MAX_LEAF_LEVEL: u32 = 3;
-    // The lower half: bits 47, or 56, and up are zero.
-    const USER_END: Vpn = Vpn(1 << (9 * TABLES - 1));
+    // The lower half, where bits 47, or 56, and up are zero, but for its last page: a system call
+    // from the end of that would return to an address that is not canonical, at which a SYSRET
+    // faults in the kernel. Linux keeps the page free for this, too.
+    const USER_END: Vpn = Vpn((1 << (9 * TABLES - 1)) - 1);
 
     #[inline]
     fn table_entry(table: Pfn, _level: u32) -> u64 {

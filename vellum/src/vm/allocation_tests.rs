@@ -110,7 +110,7 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
         .unwrap();
     vm.unmap(parent, Vpn(640), 30).unwrap();
     vm.advise(parent, Vpn(6000), 30, Advice::DontNeed).unwrap();
-    vm.advise(parent, Vpn(7000), 30, Advice::Free).unwrap();
+    vm.advise(parent, Vpn(510), 30, Advice::Free).unwrap();
     vm.set_heap_end(parent, Vpn(20_010)).unwrap();
     vm.write_pages(file, 1 << 20, 3, |page, bytes| bytes.fill(page))
         .unwrap();

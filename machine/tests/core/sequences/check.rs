@@ -357,7 +357,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         if leaf.prot.union(allowed) != allowed {
             return Err(format!("{:?} in the entry, {allowed:?} allowed", leaf.prot));
         }
-        if cell.prot != 0 && !leaf.prot.can_read() {
+        if allowed.can_read() && !leaf.prot.can_read() {
             return Err("the entry forbids what the region allows".into());
         }
         self.check_frame(leaf.frame, &content)

@@ -108,6 +108,7 @@ pub fn map_answer<T>(result: Result<T, MapError>) -> Result<Answer<T>, String> {
         Err(MapError::Occupied) => Err(Some(Refusal::Occupied)),
         Err(MapError::NoGap) => Err(Some(Refusal::NoGap)),
         Err(MapError::Locked) => Err(Some(Refusal::Locked)),
+        Err(MapError::WrongKind) => Err(Some(Refusal::WrongKind)),
         Err(other) => return Err(format!("unexpected refusal: {other}")),
     })
 }

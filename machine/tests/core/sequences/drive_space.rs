@@ -111,7 +111,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
                 same(
                     answer,
-                    self.space(slot).protect(start, pages, bits).map_err(Some),
+                    self.space(slot)
+                        .protect(start, pages, F::given(prot(bits)).bits())
+                        .map_err(Some),
                 )?;
             }
             What::Brk { pages, .. } => {
@@ -141,6 +143,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 let wanted = space.check_range(start, pages).and_then(|()| {
                     if space.has_locked(start, pages) {
                         return Err(Refusal::Locked);
+                    }
+                    if matches!(advice, Advice::Free) && space.has_objects(start, pages) {
+                        return Err(Refusal::WrongKind);
                     }
                     match advice {
                         Advice::DontNeed => space.dont_need(start, pages),
@@ -343,7 +348,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
             }
         };
-        let mut first = cell;
+        let mut first = Cell {
+            prot: F::given(prot(cell.prot)).bits(),
+            ..cell
+        };
         if cell.object.is_none() && cell.shared {
             let key = self.model.add_object(None, pages, false);
             let made = self.object_at(id, start)?;
@@ -408,6 +416,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 .map_err(|_| Refusal::NoRegion)?;
             for page in start..start + pages {
                 match self.model.populate(slot, page) {
+                    // A stack that grew may not be stored to.
                     Err(Refusal::Protection) => self.model.access(slot, page, Access::Read)?,
                     other => other?,
                 }

@@ -40,6 +40,7 @@ pub enum Refusal {
     Occupied,
     NoGap,
     Locked,
+    WrongKind,
 }
 
 /// What a page holds: one word everywhere, but for the words written since.
@@ -296,8 +297,9 @@ impl Model {
                 free.then_some(start).ok_or(Refusal::Occupied)
             }
             Target::Hint(start) => {
-                space.check_range(start, pages)?;
-                if space.is_free(start, pages) && space.keeps_off_stacks(start + pages) {
+                let is_usable = start >= LOWEST && space.check_range(start, pages).is_ok();
+                if is_usable && space.is_free(start, pages) && space.keeps_off_stacks(start + pages)
+                {
                     Ok(start)
                 } else {
                     anywhere()
@@ -351,27 +353,11 @@ impl Model {
         }
     }
 
-    /// Faulting a page in for writing, without a store to it. Whether that
-    /// counts as a store where an entry exists already is the core's choice.
+    /// Faulting a page in, without a store to it: for writing only where that makes a copy.
     pub fn populate(&mut self, id: u32, page: u64) -> Result<(), Refusal> {
-        let space = &self.spaces[&id];
-        let shown = space.cells.get(&page).filter(|cell| cell.shared);
-        if space.clean.contains_key(&page)
-            && let Some(Cell {
-                object: Some(key),
-                index,
-                ..
-            }) = shown
-            && !self.objects[key].changed.contains_key(index)
-        {
-            let (key, index) = (*key, *index);
-            self.access(id, page, Access::Write)?;
-            let object = self.objects.get_mut(&key).expect("object of the model");
-            object.changed.remove(&index);
-            self.maybe.insert((key, index));
-            return Ok(());
-        }
-        self.access(id, page, Access::Write)
+        let cell = self.spaces[&id].cells.get(&page);
+        let reads = cell.is_some_and(|cell| cell.shared || !cell.allows(Access::Write));
+        self.access(id, page, if reads { Access::Read } else { Access::Write })
     }
 
     /// Pages that may be written by a sync beside those that must be.

@@ -191,10 +191,12 @@ pub struct Op {
 
 const AREA_PAGES: u64 = 64;
 
-const PROTS: [u8; 8] = [
+const PROTS: [u8; 10] = [
     0,
     READ,
     READ,
+    WRITE,
+    EXECUTE,
     READ | WRITE,
     READ | WRITE,
     READ | WRITE,

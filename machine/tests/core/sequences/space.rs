@@ -146,6 +146,11 @@ impl Space {
         cells.any(|(_, cell)| cell.locked)
     }
 
+    pub fn has_objects(&self, start: u64, pages: u64) -> bool {
+        let mut cells = self.cells.range(start..start + pages);
+        cells.any(|(_, cell)| cell.object.is_some())
+    }
+
     pub fn lock(&mut self, start: u64, pages: u64, locked: bool) -> Result<(), Refusal> {
         self.change(start, pages, |cell| cell.locked = locked)
     }

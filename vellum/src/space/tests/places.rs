@@ -137,11 +137,7 @@ fn check_ranges<F: Format>() {
     for (start, pages) in past_the_end::<F>().into_iter().chain(empty) {
         let place = (start, pages);
         let first = Vpn(start);
-        for placement in [
-            Placement::Fixed(first),
-            Placement::FixedFree(first),
-            Placement::Hint(first),
-        ] {
+        for placement in [Placement::Fixed(first), Placement::FixedFree(first)] {
             let request = MapRequest::anonymous(pages, RW).at(placement);
             let bad = Err(MapError::BadRange);
             world.refuses("map", place, bad, |vm, id| vm.map(id, &request));

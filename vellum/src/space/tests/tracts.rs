@@ -227,7 +227,7 @@ fn locked_pages_are_counted_in_whichever_tract_they_go() {
 fn room_is_found_in_another_tract_if_there_is_none_here() {
     let vm = vm();
     let space = vm.create_space().unwrap();
-    let top = (1 << 35) - 1;
+    let top = X86_64::USER_END.0 - 1;
     let anywhere = |pages| vm.map(space, &request(pages)).unwrap().0;
     assert_eq!(anywhere(100), top - 100);
     divide(&vm, space, top - 200);

@@ -147,8 +147,9 @@ fn five_levels_add_nine_bits_and_change_no_entry() {
     let page = Vpn(0xab_7fff_dead_b000 >> 12);
     let index = [5, 4, 3, 2, 1].map(|level| X86_64La57::index(page, level));
     assert_eq!(index, [0xab, 0xff, 0x1ff, 0xf5, 0xdb]);
-    assert_eq!(X86_64La57::USER_END, Vpn(1 << 44), "56 bits of address");
-    assert_eq!(X86_64::USER_END, Vpn(1 << 35), "47 bits of address");
+    let end = |bits: u32| Vpn((1 << (bits - 12)) - 1);
+    assert_eq!(X86_64La57::USER_END, end(56), "but for the last page");
+    assert_eq!(X86_64::USER_END, end(47), "but for the last page");
     assert_eq!((X86_64La57::LEVELS, X86_64La57::MAX_LEAF_LEVEL), (5, 3));
     let leaf = X86_64La57::leaf(Pfn(0x12345), 1, Prot::READ_WRITE, Marks::DIRTY);
     assert_eq!(leaf, NX | 0x1234_5267);

@@ -98,7 +98,7 @@ fn tables_are_made_and_freed_from_the_leaf_to_the_root<F: Format>() {
     assert_eq!(tables.peek(Vpn(6)).0, 0);
     let table = tables.lock(Vpn(last)).unwrap();
     assert_eq!((table.level(), table.live()), (1, 1));
-    assert_eq!(table.page(F::ENTRIES - 1), Vpn(last));
+    assert_eq!(table.page(F::index(Vpn(last), 1)), Vpn(last));
     drop(table);
     assert_eq!(used(&memory), root_tables::<F>() + u64::from(2 * lower + 1));
     clear_of(&tables, &memory, &pin, everything::<F>());

@@ -30,8 +30,9 @@ use crate::replay::repairs::Repairs;
 use crate::replay::workload::{Class, Workload};
 use vellum_trace::{EventKind, Header};
 
-/// Pages of the user half of the address space (47 address bits).
-const USER_PAGES: u64 = 1 << 35;
+/// Pages of the user half of the address space (47 address bits), but for the last, which Linux
+/// gives to nobody either.
+const USER_PAGES: u64 = (1 << 35) - 1;
 
 /// Bytes of a page of the events at hand, as a shift: folded ones count the
 /// engine's pages as if they had this size.

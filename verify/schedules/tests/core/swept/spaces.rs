@@ -20,6 +20,7 @@ swept! {
     first_stores_beside_a_merge_are_both_kept => stores_merge;
     a_first_store_beside_the_end_of_the_next_region_is_kept => store_end;
     a_mapping_beside_the_end_of_its_space_leaves_nothing => map_exit;
+    a_store_beside_a_change_of_rights_leaves_its_marks => store_marks;
     a_listing_beside_the_end_of_its_space_shows_no_other => list_exit;
 }
 
@@ -323,6 +324,23 @@ fn map_exit<R: ReverseMap>(preemption: &Preemption) {
     let exit = |_| while world.vm.exit(space) == Ok(false) {};
     world.run_preempted(preemption, [&map, &exit]);
     world.finish(&[], &[]);
+}
+
+/// The processor marks an entry that no fault has marked, while the right to execute is
+/// added: lost marks would have it do so once more.
+fn store_marks<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = private::<R>(&[0]);
+    let first = Vpn(FIRST);
+    world.alone(|| world.vm.advise(space, first, 1, Advice::Free).unwrap());
+    let store = |cpu| world.store(cpu, space, at(FIRST, 0), 2).unwrap();
+    let all = RW.union(Prot::EXECUTE);
+    let protect = |_| world.vm.protect(space, first, 1, all).unwrap();
+    world.run_preempted(preemption, [&store, &protect]);
+    let marked = || world.machine().stats().dirty_set;
+    let before = marked();
+    world.alone(|| world.store(ZERO, space, at(FIRST, 0), 3).unwrap());
+    assert_eq!(marked(), before, "a mark was lost");
+    world.finish(&[space], &[]);
 }
 
 fn list_exit<R: ReverseMap>(preemption: &Preemption) {

@@ -1,7 +1,7 @@
 //! Columns of numbers in text files.
 //!
 //! Each line is a row of columns, divided by blanks and tabs or by other
-//! characters. From a column that begins with `#` on, the rest of a line is a
+//! characters, but not within double quotes. From a column that begins with `#` on, the rest of a line is a
 //! comment; empty lines count for nothing. Columns are chosen by number, from 1 on,
 //! or by name. Then the first row names them.
 //!
@@ -10,6 +10,7 @@
 
 mod builds;
 mod error;
+mod fields;
 
 pub use error::{Error, Wrong};
 
@@ -110,39 +111,14 @@ impl Columns {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = (1..).zip(text.lines());
         let row = |(line, text): (usize, &'t str)| {
-            let mut fields = self.fields(text);
+            let mut fields = fields::divided(text, &self.delimiters);
             let comment = fields.iter().position(|field| field.starts_with('#'));
             fields.truncate(comment.unwrap_or(fields.len()));
+            let fields: Vec<&str> = fields.into_iter().map(fields::unquoted).collect();
             let is_empty = fields.iter().all(|field| field.is_empty());
             (!is_empty).then_some(Row { line, fields })
         };
         lines.filter_map(row).collect()
-    }
-
-    fn fields<'t>(&self, line: &'t str) -> Vec<&'t str> {
-        let is_blank = |c: char| c == ' ' || c == '\t';
-        let others: Vec<char> = self.delimiters.chars().filter(|c| !is_blank(*c)).collect();
-        if others.is_empty() {
-            let divides = |c: char| match self.delimiters.is_empty() {
-                true => is_blank(c),
-                false => self.delimiters.contains(c),
-            };
-            let fields = line.trim_end().split(divides);
-            return fields.filter(|field| !field.is_empty()).collect();
-        }
-        let divided = line.split(|c: char| others.contains(&c));
-        if !self.delimiters.contains(is_blank) {
-            return divided.map(str::trim).collect();
-        }
-        divided
-            .flat_map(|part| match part.trim() {
-                "" => vec![""],
-                part => part
-                    .split(is_blank)
-                    .filter(|field| !field.is_empty())
-                    .collect(),
-            })
-            .collect()
     }
 
     /// The samples in `text`, which is the content of `file`, by operation in the
@@ -160,6 +136,7 @@ impl Columns {
             columns: self,
             file,
         };
+        reader.is_no_log(text)?;
         let rows = self.rows(text);
         let Some(first) = rows.first() else {
             return Err(reader.error(None, Wrong::Empty));
@@ -191,6 +168,7 @@ impl Columns {
             columns: self,
             file,
         };
+        reader.is_no_log(text)?;
         let rows = self.rows(text);
         let mut groups: Vec<Group> = Vec::new();
         for row in &rows {
@@ -230,6 +208,31 @@ impl Reader<'_> {
             file: self.file.to_owned(),
             line,
             what,
+        }
+    }
+
+    /// Refuses what kernbench writes of its runs, which begins with the kernel and the date.
+    fn is_no_log(&self, text: &str) -> Result<(), Error> {
+        let is_mean =
+            |line: &str| line.starts_with("Average ") && line.contains("Run (std deviation)");
+        match (1..).zip(text.lines()).find(|(_, line)| is_mean(line)) {
+            Some((line, _)) => Err(self.error(Some(line), Wrong::KernbenchLog)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a row that has more columns than are named: it is not known which is which.
+    fn is_named(&self, row: &Row<'_>, names: &Row<'_>) -> Result<(), Error> {
+        let last = row.fields.iter().rposition(|field| !field.is_empty());
+        let (columns, wanted) = (last.map_or(0, |last| last + 1), names.fields.len());
+        let what = Wrong::TooLong {
+            columns,
+            wanted,
+            what: "those that the first row names (double quotes keep what divides columns)",
+        };
+        match columns > wanted {
+            true => Err(self.error(Some(row.line), what)),
+            false => Ok(()),
         }
     }
 
@@ -337,6 +340,9 @@ impl Reader<'_> {
         }
         let mut operations = Operations::default();
         for (index, row) in rows.iter().enumerate() {
+            if let Some(names) = names {
+                self.is_named(row, names)?;
+            }
             let of = match operation {
                 Some(column) => self.field(row, column, "the name of an operation")?,
                 None => "",
@@ -482,6 +488,58 @@ mod tests {
         );
         let by_number = said(&columns(",", &["2"], None), text);
         assert!(by_number.contains("choose them by name"), "{by_number}");
+    }
+
+    /// As google-benchmark prints it with --benchmark_format=csv.
+    #[test]
+    fn a_comma_in_quotes_divides_no_columns() {
+        let text = "name,iterations,real_time,cpu_time\n\
+            \"BM_Map<int, long>/8\",1000,99.5,99.1\n\
+            \"BM_Map<int, long>/8\",1000,99.6,99.2\n";
+        let value = |column: &str| vec![column.parse::<Values>().unwrap()];
+        let mut columns = Columns {
+            delimiters: ",".to_owned(),
+            values: value("real_time"),
+            operation: None,
+        };
+        let samples = |columns: &Columns| columns.parse("in.csv", text).unwrap().remove(0);
+        assert_eq!(samples(&columns).samples, [99.5, 99.6]);
+        columns.operation = Some("name".parse().unwrap());
+        assert_eq!(samples(&columns).name, "BM_Map<int, long>/8");
+        // Without quotes nobody knows which column is which.
+        let text = text.replace('"', "");
+        let error = columns.parse("in.csv", &text).unwrap_err();
+        assert!(
+            matches!(
+                error.what,
+                Wrong::TooLong {
+                    columns: 5,
+                    wanted: 4,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        let comma_at_the_end = "a,b\n1,2,\n";
+        columns = Columns {
+            values: value("b"),
+            operation: None,
+            ..columns
+        };
+        assert!(columns.parse("in.csv", comma_at_the_end).is_ok());
+    }
+
+    #[test]
+    fn the_log_of_kernbench_is_known() {
+        let text = "Mon Jun  1 10:00:00 UTC 2026\n2.6.12\n\
+            Average Half load -j 2 Run (std deviation):\nElapsed Time 175.39 (0.5)\n";
+        for load in [None, Some("optimal-16".parse().unwrap())] {
+            let columns = Columns::default();
+            let error = columns.kernbench("kernbench.log", text, load).unwrap_err();
+            assert_eq!((error.line, error.what), (Some(3), Wrong::KernbenchLog));
+        }
+        let error = Columns::default().parse("kernbench.log", text).unwrap_err();
+        assert!(error.to_string().contains("log of kernbench"), "{error}");
     }
 
     #[test]

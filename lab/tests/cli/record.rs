@@ -58,17 +58,13 @@ fn a_signal_that_ends_programs_leaves_a_trace() {
             assert_eq!(recorder.try_wait().unwrap(), None, "it ended at once");
             std::thread::yield_now();
         }
-        let pid = recorder.id().to_string();
-        let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]);
-        assert!(sent_ok(sent));
+        let kill = format!("kill -{signal} {}", recorder.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(sent.success());
         assert_eq!(recorder.wait().unwrap().code(), Some(code), "{signal}");
         let trace = TraceReader::open(&trace).unwrap();
         assert!(trace.header().events > 0, "{signal}");
     }
-}
-
-fn sent_ok(command: &mut Command) -> bool {
-    command.status().unwrap().success()
 }
 
 /// Records into a file system that is too small while the command asks for much.

@@ -101,10 +101,10 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
     }
     if !args.quiet {
         if recording.own_tracefs {
-            say(&format!(
+            say(
                 "vellum: tracefs is not mounted here; it was mounted for this process alone to \
-                 look up the kernel's events"
-            ));
+                 look up the kernel's events",
+            );
         }
         if let Some(why) = &recording.without_cpu_times {
             say(&format!(
@@ -115,11 +115,11 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
         if let Some(accesses) = recording.accesses
             && accesses.marks == AccessMarks::Regions
         {
-            say(&format!(
+            say(
                 "vellum: this kernel does not show which pages of a region are used (that takes \
                  CONFIG_IDLE_PAGE_TRACKING, and root), but how many: as many of those that are \
-                 resident are taken for used, the lowest addresses first"
-            ));
+                 resident are taken for used, the lowest addresses first",
+            );
         }
         let bytes_per_event = recording.bytes as f64 / recording.events.max(1) as f64;
         say(&format!(

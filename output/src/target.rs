@@ -86,6 +86,16 @@ impl Target {
         })
     }
 
+    /// The file's directory, held open.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The file's name in its directory.
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
     /// What tells the file from others.
     pub fn identity(&self) -> &Identity {
         &self.identity

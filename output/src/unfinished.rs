@@ -6,9 +6,8 @@
 //! one exchange, either by its owner or by the handler: nobody reads a name that
 //! somebody else frees. The numbers of groups lie in another such array.
 //!
-//! SIGINT and SIGTERM end the program only if nothing in it obeys them
-//! ([`obeyed`]); they and all other signals of this kind then do what they would
-//! have done without a handler. Signals that the program was started to ignore
+//! These signals end the program only if nothing in it obeys them ([`obeyed`]); they
+//! then do what they would have done without a handler. Signals that the program was started to ignore
 //! (SIGHUP under `nohup`) stay ignored.
 
 use std::ffi::{CStr, CString, c_int};
@@ -16,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::low_level;
@@ -54,8 +53,8 @@ const MOST_GROUPS: usize = 1024;
 /// Process groups; 0 where there is none.
 static GROUPS: [AtomicI32; MOST_GROUPS] = [const { AtomicI32::new(0) }; MOST_GROUPS];
 
-/// Whether somebody obeys SIGINT and SIGTERM.
-static OBEYED: AtomicBool = AtomicBool::new(false);
+/// The signals that somebody obeys, a bit for each number.
+static OBEYED: AtomicU64 = AtomicU64::new(0);
 
 /// The name of a file, or of an empty directory, that goes with the program if a
 /// signal ends it while this value is there. Dropping the value removes nothing.
@@ -144,10 +143,10 @@ impl Drop for Group {
     }
 }
 
-/// From now on SIGINT and SIGTERM end the program only through somebody who obeys
-/// them, and calls [`remove_all`] if that means to end it at once.
-pub fn obeyed() {
-    OBEYED.store(true, Ordering::Release);
+/// From now on `signal` ends the program only through somebody who obeys it, and calls
+/// [`remove_all`] if that means to end it at once.
+pub fn obeyed(signal: c_int) {
+    OBEYED.fetch_or(1 << signal, Ordering::Release);
 }
 
 /// Kills and removes everything that is on the lists, for a program that is about
@@ -183,8 +182,7 @@ fn catch_signals() -> io::Result<()> {
             continue;
         }
         let end = move || {
-            let is_request = matches!(signal, SIGINT | SIGTERM) && OBEYED.load(Ordering::Acquire);
-            if !is_request {
+            if OBEYED.load(Ordering::Acquire) & 1 << signal == 0 {
                 remove_all();
                 // Does not fail for these signals, which end the program.
                 let _ = low_level::emulate_default_handler(signal);
@@ -199,7 +197,10 @@ fn catch_signals() -> io::Result<()> {
 }
 
 /// Whether the program was started to ignore `signal`, or ignores it by now.
-fn is_ignored(signal: c_int) -> io::Result<bool> {
+///
+/// # Errors
+/// There is no such signal.
+pub fn is_ignored(signal: c_int) -> io::Result<bool> {
     // SAFETY: all zeroes is a valid value of this struct of integers and null
     // pointers.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };

@@ -29,45 +29,63 @@ const LETTER: f64 = 6.7;
 struct Node<'p> {
     /// Ticks of the function and what it called: old, new.
     ticks: [u64; 2],
-    callees: BTreeMap<&'p str, Node<'p>>,
+    /// How many callers it has.
+    level: usize,
+    /// Numbers of nodes.
+    callees: BTreeMap<&'p str, usize>,
 }
 
 impl Node<'_> {
     fn width(&self) -> u64 {
         self.ticks[0].saturating_add(self.ticks[1])
     }
+}
 
-    fn depth(&self) -> usize {
-        let depths = self.callees.values().map(|callee| 1 + callee.depth());
-        depths.max().unwrap_or(0)
+/// The nodes by number, the root first. Stacks can be tens of thousands of frames deep, so
+/// nothing here calls itself.
+struct Tree<'p>(Vec<Node<'p>>);
+
+impl<'p> Tree<'p> {
+    fn of([old, new]: [&'p Profile; 2]) -> Self {
+        let mut nodes = vec![Node::default()];
+        for (side, profile) in [old, new].into_iter().enumerate() {
+            for (stack, ticks) in profile.stacks() {
+                nodes[0].ticks[side] += ticks;
+                let mut at = 0;
+                for (level, name) in (1..).zip(stack) {
+                    let next = nodes.len();
+                    at = *nodes[at].callees.entry(name).or_insert(next);
+                    if at == next {
+                        nodes.push(Node {
+                            level,
+                            ..Node::default()
+                        });
+                    }
+                    nodes[at].ticks[side] += ticks;
+                }
+            }
+        }
+        Self(nodes)
     }
 
     /// The deepest level with a box that is wide enough to be drawn.
     fn drawn_depth(&self, scale: f64) -> usize {
-        let drawn = self.callees.values();
-        let drawn = drawn.filter(|callee| callee.width() as f64 * scale >= NARROWEST);
-        drawn
-            .map(|callee| 1 + callee.drawn_depth(scale))
-            .max()
-            .unwrap_or(0)
+        let drawn = self.0.iter();
+        let drawn = drawn.filter(|node| is_drawn(node.width() as f64 * scale));
+        drawn.map(|node| node.level).max().unwrap_or(0)
     }
+}
+
+fn is_drawn(width: f64) -> bool {
+    width >= NARROWEST
 }
 
 /// The differential flame graph of two profiles.
 pub fn svg(old: &Profile, new: &Profile, title: &str) -> String {
-    let mut root = Node::default();
-    for (side, profile) in [old, new].into_iter().enumerate() {
-        for (stack, ticks) in profile.stacks() {
-            root.ticks[side] += ticks;
-            let mut node = &mut root;
-            for name in stack {
-                node = node.callees.entry(name).or_default();
-                node.ticks[side] += ticks;
-            }
-        }
-    }
+    let tree = Tree::of([old, new]);
+    let root = &tree.0[0];
     let scale = (WIDTH - 2.0 * MARGIN) / root.width().max(1) as f64;
-    let rows = 1 + root.drawn_depth(scale).min(root.depth());
+    let rows = 1 + tree.drawn_depth(scale);
     let height = TOP + rows as f64 * ROW + 2.0 * MARGIN;
     let mut drawing = Drawing {
         svg: String::new(),
@@ -76,7 +94,7 @@ pub fn svg(old: &Profile, new: &Profile, title: &str) -> String {
         totals: root.ticks,
     };
     drawing.head(height, title, [&old.name, &new.name]);
-    drawing.node("all", &root, MARGIN, 0);
+    drawing.boxes(&tree);
     drawing.svg.push_str("</svg>\n");
     drawing.svg
 }
@@ -114,12 +132,28 @@ impl Drawing {
         );
     }
 
-    fn node(&mut self, name: &str, node: &Node<'_>, x: f64, level: usize) {
-        let width = node.width() as f64 * self.scale;
-        if width < NARROWEST {
-            return;
+    /// Draws each box that is wide enough, callers before callees.
+    fn boxes(&mut self, tree: &Tree<'_>) {
+        let mut rest = vec![("all", &tree.0[0], MARGIN)];
+        while let Some((name, node, x)) = rest.pop() {
+            if !is_drawn(node.width() as f64 * self.scale) {
+                continue;
+            }
+            self.node(name, node, x);
+            let first = rest.len();
+            let mut x = x;
+            for (name, callee) in &node.callees {
+                let callee = &tree.0[*callee];
+                rest.push((name, callee, x));
+                x += callee.width() as f64 * self.scale;
+            }
+            rest[first..].reverse();
         }
-        let y = self.bottom - level as f64 * ROW;
+    }
+
+    fn node(&mut self, name: &str, node: &Node<'_>, x: f64) {
+        let width = node.width() as f64 * self.scale;
+        let y = self.bottom - node.level as f64 * ROW;
         let [old, new] = node.ticks;
         let delta = i128::from(new) - i128::from(old);
         let error = (node.width() as f64).sqrt();
@@ -146,11 +180,6 @@ impl Drawing {
             );
         }
         self.svg.push_str("</g>\n");
-        let mut x = x;
-        for (name, callee) in &node.callees {
-            self.node(name, callee, x, level + 1);
-            x += callee.width() as f64 * self.scale;
-        }
     }
 }
 
@@ -276,6 +305,14 @@ mod tests {
             Some("copy_\u{2026}")
         );
         assert_eq!(label(name, 2), None);
+    }
+
+    #[test]
+    fn a_stack_of_many_frames_is_drawn() {
+        let names: Vec<String> = (0..100_000).map(|frame| format!("f{frame}")).collect();
+        let deep = profile("deep", &[(&names.join(";"), 1)]);
+        let drawn = svg(&deep, &deep, "a runaway recursion");
+        assert_eq!(drawn.matches("<g>").count(), 100_001);
     }
 
     #[test]

@@ -96,8 +96,9 @@ impl Child {
             // SAFETY: as above; the pointers in `argv` are live in the copy of
             // this address space, and `argv` ends in a null pointer.
             unsafe {
-                // This process ignores SIGPIPE; the command must not inherit that.
+                // This process ignores these; the command must not inherit that.
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
                 if thp_off {
                     libc::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
                 }
@@ -159,13 +160,15 @@ impl Child {
         }
     }
 
-    /// Passes an interruption on. Ctrl-C has reached the command already if it
-    /// is in the terminal's foreground group, as this process is.
-    pub fn interrupt(&self) {
+    /// Passes a signal on that asks this process to end. One that comes from a key
+    /// has reached the command already if it is in the terminal's foreground group, as
+    /// this process is.
+    pub fn pass_on(&self, signal: libc::c_int) {
+        let has_key = matches!(signal, libc::SIGINT | libc::SIGQUIT);
         // SAFETY: takes integers; fails without a terminal.
         let foreground = unsafe { libc::tcgetpgrp(libc::STDERR_FILENO) == libc::getpgrp() };
-        if !foreground {
-            self.signal(libc::SIGINT);
+        if !(has_key && foreground) {
+            self.signal(signal);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Why a recording could not be made.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use vellum_trace::TraceError;
 
@@ -11,13 +11,14 @@ use vellum_trace::TraceError;
 pub enum RecordError {
     /// The kernel would not let this user open events.
     #[error(
-        "the kernel does not let this user observe events of the kernel: run vellum as root, or \
-         grant its binary the capability with: sudo setcap cap_perfmon,cap_ipc_lock=ep {binary}",
-        binary = binary.display()
+        "the kernel does not let this user observe events of the kernel: {}",
+        perfmon_cure(*root, binary)
     )]
     NoPerfmon {
         /// This program.
         binary: PathBuf,
+        /// The user is root already, without the capabilities of root.
+        root: bool,
     },
     /// The kernel was built without perf events.
     #[error("this kernel has no perf events (CONFIG_PERF_EVENTS); no recording is possible on it")]
@@ -25,12 +26,14 @@ pub enum RecordError {
     /// The description of trace events is not mounted.
     #[error(
         "tracefs is not mounted, so the numbers of the kernel's events are unknown, and vellum \
-         may not mount it for itself ({why}): run vellum as root, or mount it with: \
-         sudo mount -t tracefs tracefs /sys/kernel/tracing"
+         may not mount it for itself ({why}): {cure}",
+        cure = tracefs_cure(*root)
     )]
     NoTracefs {
         /// What the system said to a mount for this process alone.
         why: io::Error,
+        /// The user is root already, without the capabilities of root.
+        root: bool,
     },
     /// The description of trace events cannot be read.
     #[error(
@@ -101,8 +104,8 @@ pub enum RecordError {
     },
     /// The kernel shows no accessed marks.
     #[error(
-        "accessed marks cannot be sampled ({0}): leave out --accesses, or run vellum as root on a \
-         kernel that shows them"
+        "accessed marks cannot be sampled ({0}): leave out --accesses, or run vellum with the rights \
+         of root (CAP_SYS_ADMIN) on a kernel that shows them"
     )]
     NoMarks(String),
     /// The kernel's records make no sense.
@@ -121,10 +124,68 @@ pub enum RecordError {
     Trace(#[from] TraceError),
 }
 
+fn perfmon_cure(root: bool, binary: &Path) -> String {
+    match root {
+        true => "root has not all its capabilities here, as in a container: start that with \
+                 --privileged, or with CAP_PERFMON and CAP_IPC_LOCK (or CAP_SYS_ADMIN) and without \
+                 a filter of perf_event_open"
+            .to_owned(),
+        false => format!(
+            "run vellum as root, or grant its binary the capability with: sudo setcap \
+             cap_perfmon,cap_ipc_lock=ep {}",
+            binary.display()
+        ),
+    }
+}
+
+fn tracefs_cure(root: bool) -> &'static str {
+    match root {
+        true => {
+            "root has not CAP_SYS_ADMIN here, as in a container: start that with --privileged, or \
+             mount tracefs into it from the host (docker run -v \
+             /sys/kernel/tracing:/sys/kernel/tracing)"
+        }
+        false => {
+            "run vellum as root, or mount it with: sudo mount -t tracefs tracefs /sys/kernel/tracing"
+        }
+    }
+}
+
+/// Whether the user is root, with or without its capabilities.
+pub fn is_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
 impl RecordError {
     /// For `map_err`: what was tried when the system refused.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> RecordError {
         let what = what.into();
         move |source| RecordError::Io { what, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_without_capabilities_is_not_told_to_become_root() {
+        let of = |root| {
+            let why = io::Error::from_raw_os_error(libc::EPERM);
+            let binary = PathBuf::from("vellum");
+            [
+                RecordError::NoTracefs { why, root }.to_string(),
+                RecordError::NoPerfmon { binary, root }.to_string(),
+            ]
+        };
+        for text in of(true) {
+            assert!(!text.contains("as root"), "{text}");
+            assert!(text.contains("CAP_SYS_ADMIN"), "{text}");
+            assert!(text.contains("--privileged"), "{text}");
+        }
+        for text in of(false) {
+            assert!(text.contains("run vellum as root"), "{text}");
+        }
     }
 }

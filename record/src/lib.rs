@@ -15,6 +15,7 @@ mod files;
 mod merge;
 mod overhead;
 mod perf;
+mod place;
 mod raw;
 mod run;
 mod sample;

@@ -41,7 +41,7 @@ impl Stream<'_> {
 }
 
 /// Calls `take` for every record in the spool of `cpus` CPUs, in order of time,
-/// with the record's length in bytes.
+/// with the record's length in bytes, up to when the spool has those of all CPUs.
 /// Returns the first error, of the records or of `take`.
 pub fn merge(
     spool: &Spool,
@@ -63,10 +63,14 @@ pub fn merge(
             heads.push(Reverse((time, cpu)));
         }
     }
+    let until = spool.until_ns();
     while let Some(Reverse((mut time, cpu))) = heads.pop() {
         let limit = heads.peek().map(|Reverse(head)| *head);
         let stream = &mut streams[cpu];
         while limit.is_none_or(|limit| (time, cpu) <= limit) {
+            if time > until {
+                return Ok(());
+            }
             take(&stream.current()?, stream.length)?;
             match stream.advance()? {
                 Some(next) => time = next,

@@ -58,7 +58,11 @@ pub fn measure_overhead(
         }
         let run = if recorded {
             let spool = Spool::create(directory).map_err(RecordError::io("cannot write"))?;
-            run_recorded(command, &layouts, buffer, spool, None, interrupt)?
+            let mut run = run_recorded(command, &layouts, buffer, spool, None, interrupt)?;
+            if let Some(why) = run.recorded.as_mut().and_then(|it| it.spool.take_cut()) {
+                return Err(RecordError::io("cannot keep the recorded events")(why));
+            }
+            run
         } else {
             run_plain(command, interrupt)?
         };

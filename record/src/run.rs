@@ -9,13 +9,14 @@ use crate::accesses::{Marks, Sampling, Used};
 use crate::child::{Child, Ending, own_cpu_seconds};
 use crate::error::RecordError;
 use crate::merge::merge;
+use crate::place::{Place, directory_of};
 use crate::session::Session;
 use crate::spool::Spool;
 use crate::tracefs::Tracefs;
 use crate::tracepoint::{self, Layout};
 use crate::translate::{Noticed, Translator};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
-use vellum_trace::{AccessMarks, Accesses, Environment, TraceWriter};
+use vellum_trace::{AccessMarks, Accesses, Environment, TraceError, TraceWriter};
 
 /// How often the recorder looks whether it was interrupted.
 const WATCH_MS: libc::c_int = 200;
@@ -42,6 +43,12 @@ pub struct Options {
 /// What a recording came to.
 #[derive(Clone, Debug)]
 pub struct Recording {
+    /// Where the trace is.
+    pub path: PathBuf,
+    /// Why it is not where it was to be, if it is not.
+    pub elsewhere: Option<String>,
+    /// Why it ends before the command did, if it does.
+    pub cut_short: Option<String>,
     /// The command's exit code, as a shell reports it.
     pub exit_code: u8,
     /// Events in the trace.
@@ -104,10 +111,14 @@ pub fn check_permission() -> Result<(), RecordError> {
 /// The recording cannot begin, the command cannot be run, events were lost and
 /// that is not allowed, or the trace cannot be written.
 pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, RecordError> {
+    // A file that grows over its limit is an error, not the end.
+    // SAFETY: sets no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let tracefs = Tracefs::open()?;
     let layouts = tracepoint::read_layouts(&tracefs)?;
     let own_tracefs = tracefs.is_own();
     drop(tracefs);
+    let place = Place::of(&options.output)?;
     let spool = Spool::create(directory_of(&options.output)).map_err(RecordError::io(format!(
         "cannot write beside {}",
         options.output.display()
@@ -123,15 +134,55 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
     let (command, buffer) = (&options.command, options.buffer);
     let run = run_recorded(command, &layouts, buffer, spool, marks, interrupt)?;
     let recorded = run.recorded.as_ref().expect("the run was recorded");
+    let mut elsewhere = None;
+    for path in place.candidates() {
+        let written = write(&path, options, &run, recorded, &layouts, accesses);
+        let (events, bytes, lost) = match written {
+            Ok(totals) => totals,
+            // The next place may take it.
+            Err(error @ RecordError::Trace(TraceError::Io { .. })) => {
+                elsewhere.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        return Ok(Recording {
+            path,
+            elsewhere: elsewhere.map(|error| error.to_string()),
+            cut_short: recorded.spool.why_cut().map(ToString::to_string),
+            exit_code: run.ending.exit_code(),
+            events,
+            bytes,
+            lost,
+            seconds: run.seconds,
+            record_bytes: recorded.spool.record_bytes(),
+            own_tracefs,
+            without_cpu_times: recorded.without_switches.clone(),
+            accesses,
+        });
+    }
+    Err(elsewhere.expect("no candidate took the trace"))
+}
+
+/// Writes the trace of a run to `path`. Returns how many events and bytes it has, and how
+/// many events were lost.
+fn write(
+    path: &Path,
+    options: &Options,
+    run: &Run,
+    recorded: &Recorded,
+    layouts: &[Layout],
+    accesses: Option<Accesses>,
+) -> Result<(u64, u64, u64), RecordError> {
     let (spool, cpus) = (&recorded.spool, recorded.cpus);
-    let mut writer = TraceWriter::create(&options.output, options.level)?;
+    let mut writer = TraceWriter::create(path, options.level)?;
     let header = writer.header_mut();
     header.environment = environment(&options.command, cpus);
     header.cpu_times = recorded.without_switches.is_none();
     header.accesses = accesses;
     let label = "writing the trace";
     let mut progress = Progress::new(options.style, label, spool.record_bytes(), "bytes");
-    let mut translator = Translator::new(&layouts, &mut writer, run.root);
+    let mut translator = Translator::new(layouts, &mut writer, run.root);
     let mut used = recorded.used.iter().peekable();
     merge(spool, cpus, |record, bytes| {
         progress.advance(bytes as u64);
@@ -152,24 +203,7 @@ pub fn record(options: &Options, interrupt: &Interrupt) -> Result<Recording, Rec
     header.lost = noticed.lost;
     header.invisible = invisible(&noticed, recorded, accesses);
     let (events, bytes) = writer.finish()?;
-    Ok(Recording {
-        exit_code: run.ending.exit_code(),
-        events,
-        bytes,
-        lost: noticed.lost,
-        seconds: run.seconds,
-        record_bytes: spool.record_bytes(),
-        own_tracefs,
-        without_cpu_times: recorded.without_switches.clone(),
-        accesses,
-    })
-}
-
-fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
+    Ok((events, bytes, noticed.lost))
 }
 
 fn buffer_bytes(buffer: usize) -> usize {
@@ -208,11 +242,9 @@ pub(super) fn run_recorded(
     let sampling = marks.map(|(marks, interval)| Sampling::start(root, interval, marks));
     let sampling = sampling.transpose();
     let sampling = sampling.map_err(RecordError::io("cannot start the sampling thread"))?;
-    let run = watch(&mut child, interrupt, || drain.has_failed());
+    let run = watch(&mut child, interrupt);
     let used = sampling.map_or_else(Vec::new, Sampling::finish);
-    let spool = drain
-        .finish()
-        .map_err(RecordError::io("cannot keep the recorded events"))?;
+    let spool = drain.finish();
     Ok(Run {
         recorder_seconds: own_cpu_seconds() - before,
         recorded: Some(Recorded {
@@ -229,16 +261,12 @@ pub(super) fn run_recorded(
 /// Runs the command as it is recorded, huge pages off, but unobserved.
 pub(super) fn run_plain(command: &[OsString], interrupt: &Interrupt) -> Result<Run, RecordError> {
     let mut child = Child::hold(command, true)?;
-    watch(&mut child, interrupt, || false)
+    watch(&mut child, interrupt)
 }
 
-/// Releases the command and waits for its end. An interruption is passed on to
-/// the command, and its end awaited all the same.
-fn watch(
-    child: &mut Child,
-    interrupt: &Interrupt,
-    failed: impl Fn() -> bool,
-) -> Result<Run, RecordError> {
+/// Releases the command and waits for its end. A signal that asks this process to end is
+/// passed on to the command, and its end awaited all the same.
+fn watch(child: &mut Child, interrupt: &Interrupt) -> Result<Run, RecordError> {
     // SAFETY: takes two integers.
     let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.pid(), 0) };
     if pidfd < 0 {
@@ -249,7 +277,7 @@ fn watch(
     let _owned = unsafe { OwnedFd::from_raw_fd(pidfd as libc::c_int) };
     let (began, started) = (SystemTime::now(), Instant::now());
     child.release()?;
-    let mut told = false;
+    let mut told = None;
     loop {
         let mut wait = libc::pollfd {
             fd: pidfd as libc::c_int,
@@ -269,9 +297,10 @@ fn watch(
                 recorded: None,
             });
         }
-        if (interrupt.requested() || failed()) && !told {
-            told = true;
-            child.interrupt();
+        let signal = interrupt.signal();
+        if let Some(signal) = signal.filter(|signal| told != Some(*signal)) {
+            told = Some(signal);
+            child.pass_on(signal);
         }
     }
 }
@@ -321,6 +350,12 @@ fn invisible(noticed: &Noticed, recorded: &Recorded, accesses: Option<Accesses>)
         "Writes to a file's page that is dirty already do not show.".to_owned(),
         "Waits other than wait4 (waitid, pidfd, signals) do not show.".to_owned(),
     ];
+    if let Some(why) = recorded.spool.why_cut() {
+        notes.push(format!(
+            "What the command did after the last event does not show: the recorded events could not \
+             be kept ({why})."
+        ));
+    }
     if let Some(why) = &recorded.without_switches {
         notes.push(format!(
             "How long tasks ran between their events does not show: the kernel gave no records of \
@@ -358,6 +393,10 @@ fn invisible(noticed: &Noticed, recorded: &Recorded, accesses: Option<Accesses>)
         (
             unseen.nameless,
             "mappings of files were recorded as anonymous: the kernel did not report the file.",
+        ),
+        (
+            unseen.narrow,
+            "programs were of 32 bits; their system calls, and so their mappings, do not show.",
         ),
         (
             noticed.still_running,
@@ -403,11 +442,5 @@ mod tests {
         };
         assert!(notes(Some("Invalid argument")).contains("context switches (Invalid argument)"));
         assert!(!notes(None).contains("context switches"));
-    }
-
-    #[test]
-    fn the_spool_lies_beside_the_output() {
-        assert_eq!(directory_of(Path::new("a.vellum")), Path::new("."));
-        assert_eq!(directory_of(Path::new("/tmp/a.vellum")), Path::new("/tmp"));
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use crate::error::RecordError;
+use crate::error::{RecordError, is_root};
 use crate::perf::{self, Attr, Ring, flag};
 use crate::spool::Spool;
 use crate::tracepoint::{EXIT_OF_TRANSFERS, Layout, Tracepoint, WANTED};
@@ -142,7 +142,9 @@ impl Session {
         Ok(Drain { stop, thread })
     }
 
-    fn drain(mut self, mut spool: Spool, stop: &AtomicBool) -> io::Result<Spool> {
+    /// If records cannot be kept, what is there up to the last round that was is kept, and
+    /// recording ends; the command goes on.
+    fn drain(mut self, mut spool: Spool, stop: &AtomicBool) -> Spool {
         let mut waits: Vec<libc::pollfd> = self
             .rings
             .iter()
@@ -156,14 +158,20 @@ impl Session {
         loop {
             // Read before draining: what was recorded before the stop is drained.
             let last_round = stop.load(Ordering::Acquire);
+            let began_ns = monotonic_ns();
             for (cpu, (ring, _)) in self.rings.iter_mut().enumerate() {
                 records.clear();
-                if ring.drain(&mut records) > 0 {
-                    spool.append(cpu, &records)?;
+                if ring.drain(&mut records) == 0 {
+                    continue;
+                }
+                if let Err(why) = spool.append(cpu, &records) {
+                    spool.cut_short(why);
+                    return spool;
                 }
             }
+            spool.is_complete_until(began_ns);
             if last_round {
-                return Ok(spool);
+                return spool;
             }
             // SAFETY: the array is as long as stated and outlives the call.
             unsafe { libc::poll(waits.as_mut_ptr(), waits.len() as _, IDLE_POLL_MS) };
@@ -180,24 +188,29 @@ impl Session {
 /// The running drain thread.
 pub struct Drain {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<io::Result<Spool>>,
+    thread: JoinHandle<Spool>,
 }
 
 impl Drain {
-    /// Whether draining has ended, which before [`finish`](Self::finish) means
-    /// that it failed.
-    pub fn has_failed(&self) -> bool {
-        self.thread.is_finished()
-    }
-
     /// Drains once more and returns what was recorded.
-    pub fn finish(self) -> io::Result<Spool> {
+    pub fn finish(self) -> Spool {
         self.stop.store(true, Ordering::Release);
         match self.thread.join() {
-            Ok(result) => result,
+            Ok(spool) => spool,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
+}
+
+/// Nanoseconds of the clock that records carry.
+fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the struct outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Opens an event with `flags` and records of context switches. If that is refused, but
@@ -230,6 +243,7 @@ fn open_error(error: io::Error, needed: usize) -> RecordError {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => RecordError::NoPerfmon {
             binary: std::env::current_exe().unwrap_or_else(|_| "vellum".into()),
+            root: is_root(),
         },
         Some(libc::ENOSYS) => RecordError::NoPerfEvents,
         Some(libc::EMFILE) => RecordError::TooManyFiles { needed },

@@ -24,6 +24,10 @@ pub struct Spool {
     file: File,
     chunks: Vec<Chunk>,
     end: u64,
+    /// Up to when, in nanoseconds, the records of all CPUs are there.
+    complete_ns: u64,
+    /// Why what came later could not be kept.
+    cut: Option<io::Error>,
     packer: zstd::bulk::Compressor<'static>,
     packed: Vec<u8>,
 }
@@ -36,6 +40,8 @@ impl Spool {
             file,
             chunks: Vec::new(),
             end: 0,
+            complete_ns: 0,
+            cut: None,
             packer: zstd::bulk::Compressor::new(-2)?,
             packed: Vec::new(),
         })
@@ -56,6 +62,35 @@ impl Spool {
         });
         self.end += stored as u64;
         Ok(())
+    }
+
+    /// All records of before `time_ns` have been appended.
+    pub fn is_complete_until(&mut self, time_ns: u64) {
+        self.complete_ns = time_ns;
+    }
+
+    /// Nothing more can be appended. Records that came after the last time for which those
+    /// of all CPUs are there are of no use.
+    pub fn cut_short(&mut self, why: io::Error) {
+        self.cut = Some(why);
+    }
+
+    /// Why the records end before the command did, if they do.
+    pub fn why_cut(&self) -> Option<&io::Error> {
+        self.cut.as_ref()
+    }
+
+    /// The same, for an error.
+    pub fn take_cut(&mut self) -> Option<io::Error> {
+        self.cut.take()
+    }
+
+    /// Up to when records are of use.
+    pub fn until_ns(&self) -> u64 {
+        match self.cut {
+            Some(_) => self.complete_ns,
+            None => u64::MAX,
+        }
     }
 
     /// Bytes of records in the spool.

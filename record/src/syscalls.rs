@@ -37,6 +37,7 @@ pub mod number {
     pub const EXECVEAT: u64 = 322;
     pub const MLOCK2: u64 = 325;
     pub const COPY_FILE_RANGE: u64 = 326;
+    pub const PKEY_MPROTECT: u64 = 329;
     pub const PREADV2: u64 = 327;
     pub const PWRITEV2: u64 = 328;
 }
@@ -116,6 +117,8 @@ pub struct Unseen {
     pub huge: u64,
     /// Mappings whose file the kernel did not report.
     pub nameless: u64,
+    /// Programs of 32 bits, whose system calls have other numbers.
+    pub narrow: u64,
 }
 
 impl Call {
@@ -139,6 +142,7 @@ impl Call {
             | number::PWRITEV2 => Call::Write,
             number::TRUNCATE | number::FTRUNCATE => Call::Truncate { size: args[1] },
             number::MPROTECT
+            | number::PKEY_MPROTECT
             | number::MUNMAP
             | number::MREMAP
             | number::MADVISE
@@ -206,7 +210,7 @@ fn range_event(number: u64, args: [u64; 6], result: u64) -> Option<EventKind> {
     let address = args[0];
     let length = args[1].checked_next_multiple_of(PAGE)?;
     match number {
-        number::MPROTECT if length > 0 => Some(EventKind::Protect {
+        number::MPROTECT | number::PKEY_MPROTECT if length > 0 => Some(EventKind::Protect {
             address,
             length,
             prot: Prot(args[2] as u8 & 7),

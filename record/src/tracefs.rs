@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use crate::error::RecordError;
+use crate::error::{RecordError, is_root};
 
 const FSOPEN_CLOEXEC: libc::c_uint = 1;
 const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
@@ -37,7 +37,10 @@ impl Tracefs {
     /// opened.
     pub fn open() -> Result<Self, RecordError> {
         let Some(place) = find() else {
-            let root = mount().map_err(|why| RecordError::NoTracefs { why })?;
+            let root = mount().map_err(|why| RecordError::NoTracefs {
+                why,
+                root: is_root(),
+            })?;
             return Ok(Self { root, place: None });
         };
         match File::open(&place) {

@@ -51,15 +51,15 @@ pub struct Wanted {
 
 /// System calls whose arguments are needed.
 const ENTER: &str = "id==1||id==9||id==10||id==11||id==18||id==20||id==25||id==28||id==30\
-    ||id==40||id==67||id==76||id==77||id==149||id==151||id==275||id==285||id==296||id==325||id==326||id==328";
+    ||id==40||id==67||id==76||id==77||id==149||id==151||id==275||id==285||id==296||id==325||id==326||id==328||id==329";
 /// System calls whose results are needed; of those that read, the successful ones.
-const EXIT: &str = "id==9||id==10||id==11||id==12||id==25||id==28||id==30||id==59||id==61||id==67||id==76||id==77||id==322\
+const EXIT: &str = "id==9||id==10||id==11||id==12||id==25||id==28||id==30||id==59||id==61||id==67||id==76||id==77||id==322||id==329\
     ||((id==0||id==17||id==19||id==40||id==275||id==295||id==326||id==327)&&ret>0)";
 
 /// The same where reads and writes on tmpfs show at their beginning: each of these calls that
 /// was not at an end, failed ones included.
 pub const EXIT_OF_TRANSFERS: &str = "id==9||id==10||id==11||id==12||id==25||id==28||id==30||id==59||id==61||id==67\
-    ||id==76||id==77||id==322||((id==0||id==1||id==17||id==18||id==19||id==20||id==40||id==275||id==295||id==296\
+    ||id==76||id==77||id==322||id==329||((id==0||id==1||id==17||id==18||id==19||id==20||id==40||id==275||id==295||id==296\
     ||id==326||id==327||id==328)&&ret!=0)";
 
 /// Every event that is recorded.

@@ -47,6 +47,9 @@ struct Live {
     dropping: Option<FileId>,
     /// Pages looked up for a read whose length is not known yet.
     reading: Option<Reading>,
+    /// It runs a program of 32 bits. Its system calls have other numbers, and are passed
+    /// over.
+    narrow: bool,
     /// Files on tmpfs that the call that began last reads or writes: the first and the
     /// second that it names.
     transfers: [Option<Transfer>; 2],
@@ -77,6 +80,7 @@ impl Live {
             unborn,
             dropping: None,
             reading: None,
+            narrow: false,
             transfers: [None; 2],
         }
     }
@@ -376,6 +380,12 @@ impl<'a> Translator<'a> {
                 }
                 self.fault(tid, address, code, kernel)
             }
+            Sample::Enter { .. } | Sample::Exit { .. } | Sample::Transfer(_)
+                if self.is_narrow(tid) =>
+            {
+                self.set_call(tid, Call::None);
+                Ok(())
+            }
             Sample::Enter { number, args } => {
                 self.end_reading(tid, None)?;
                 let call = Call::begin(number, args, &mut self.unseen);
@@ -398,6 +408,10 @@ impl<'a> Translator<'a> {
             }
             _ => self.file_sample(tid, sample),
         }
+    }
+
+    fn is_narrow(&self, tid: u32) -> bool {
+        self.live.get(&tid).is_some_and(|live| live.narrow)
     }
 
     fn set_call(&mut self, tid: u32, call: Call) {

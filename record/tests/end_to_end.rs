@@ -324,3 +324,26 @@ fn the_commands_exit_code_is_passed_on() {
         143
     );
 }
+
+#[test]
+fn a_trace_is_kept_though_its_directory_is_moved_or_removed() {
+    if !recording_permitted(check_permission()) {
+        return;
+    }
+    let scratch = Scratch::new("record-moved");
+    for (change, is_moved) in [("mv \"$1\" \"$1.old\"", true), ("rmdir \"$1\"", false)] {
+        let directory = scratch.path("build");
+        std::fs::create_dir(&directory).unwrap();
+        let output = scratch.path("build/record-moved.vellum");
+        let recording = record_to(&output, &["sh", "-c", change, "sh", &directory]);
+        assert_eq!(recording.exit_code, 0);
+        assert_eq!(recording.elsewhere.is_some(), !is_moved);
+        let path = recording.path.to_str().unwrap();
+        let (_, events) = read(path);
+        assert!(!events.is_empty());
+        match is_moved {
+            true => assert!(path.ends_with("build.old/record-moved.vellum"), "{path}"),
+            false => std::fs::remove_file(path).unwrap(),
+        }
+    }
+}

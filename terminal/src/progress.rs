@@ -5,13 +5,14 @@
 //! loops poll, so that a command can print what it has finished; a second Ctrl-C
 //! ends the process at once, without its unfinished files.
 
-use std::io::{self, IsTerminal};
+use std::ffi::c_int;
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 use signal_hook::low_level;
 
 use vellum_output::unfinished;
@@ -115,7 +116,7 @@ impl Progress {
         self.bar.set_position(self.done);
         if self.style == Style::Plain && self.spoken.elapsed() >= PLAIN_INTERVAL {
             self.spoken = Instant::now();
-            eprintln!("{}", self.line());
+            say(&self.line());
         }
     }
 
@@ -129,7 +130,7 @@ impl Progress {
     pub fn note(&self, text: &str) {
         match self.style {
             Style::Bar => self.bar.println(text),
-            Style::Plain => eprintln!("{text}"),
+            Style::Plain => say(text),
             Style::Quiet => {}
         }
     }
@@ -138,7 +139,7 @@ impl Progress {
     /// heard of this work before.
     pub fn finish(self) {
         if self.style == Style::Plain && self.spoken > self.begun {
-            eprintln!("{}", self.line());
+            say(&self.line());
         }
     }
 
@@ -175,9 +176,15 @@ impl Drop for Progress {
     }
 }
 
-/// Says whether the user asked the command to stop.
+/// Prints a line to standard error. Work is not lost because nobody reads it any more.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Says whether the user asked the command to stop. It holds the signal that asked last;
+/// 0 if none did.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt(Arc<AtomicI32>);
 
 impl Interrupt {
     /// Catches SIGINT (Ctrl-C) and SIGTERM from here on. A second one while the
@@ -186,21 +193,44 @@ impl Interrupt {
     /// # Errors
     /// The operating system refused the handler.
     pub fn on_ctrl_c() -> io::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
+        let this = Self::default();
         for signal in [SIGINT, SIGTERM] {
-            let requested = Arc::clone(&flag);
-            let obey = move || {
-                if requested.swap(true, Ordering::Relaxed) {
-                    unfinished::remove_all();
-                    low_level::exit(130);
-                }
-            };
-            // SAFETY: what the handler does (an atomic exchange, `remove_all`,
-            // `_exit`) is safe in one.
-            unsafe { low_level::register(signal, obey) }?;
+            this.obey(signal)?;
         }
-        unfinished::obeyed();
-        Ok(Self(flag))
+        Ok(this)
+    }
+
+    /// Catches also the other signals with which terminals, shells and systems end programs,
+    /// for a command that must not lose what it has: SIGHUP and SIGQUIT, unless the program
+    /// was started to ignore them, and SIGPIPE. However often these come, they ask.
+    ///
+    /// # Errors
+    /// The operating system refused a handler.
+    pub fn on_any_end() -> io::Result<Self> {
+        let this = Self::on_ctrl_c()?;
+        for signal in [SIGHUP, SIGQUIT, SIGPIPE] {
+            // Rust ignores SIGPIPE itself.
+            if signal == SIGPIPE || !unfinished::is_ignored(signal)? {
+                this.obey(signal)?;
+            }
+        }
+        Ok(this)
+    }
+
+    fn obey(&self, signal: c_int) -> io::Result<()> {
+        let asked = Arc::clone(&self.0);
+        let ends_at_once = matches!(signal, SIGINT | SIGTERM);
+        let obey = move || {
+            if asked.swap(signal, Ordering::Relaxed) != 0 && ends_at_once {
+                unfinished::remove_all();
+                low_level::exit(130);
+            }
+        };
+        // SAFETY: what the handler does (an atomic exchange, `remove_all`, `_exit`) is
+        // safe in one.
+        unsafe { low_level::register(signal, obey) }?;
+        unfinished::obeyed(signal);
+        Ok(())
     }
 
     /// One that only [`Interrupt::request`] sets.
@@ -210,12 +240,17 @@ impl Interrupt {
 
     /// Asks the work to stop.
     pub fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.store(SIGINT, Ordering::Relaxed);
     }
 
     /// Whether the work should stop at the next point where it can.
     pub fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.signal().is_some()
+    }
+
+    /// The signal that asked last.
+    pub fn signal(&self) -> Option<c_int> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
 }
 

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use crate::failure::{Failure, OrFail};
+use vellum_terminal::progress::say;
 
 pub mod bench;
 mod bench_sim;
@@ -136,7 +137,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message().is_empty() {
-                eprintln!("vellum: {}", failure.message());
+                say(&format!("vellum: {}", failure.message()));
             }
             ExitCode::from(failure.code())
         }

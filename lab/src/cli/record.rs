@@ -12,7 +12,7 @@ use clap::builder::ValueHint;
 use super::outputs::OutputPath;
 use super::{Failure, size};
 use vellum_record::{Options, Overhead};
-use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::{AccessMarks, DEFAULT_LEVEL};
 
 const EXAMPLES: &str = "\
@@ -82,7 +82,7 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
     if let Some(rounds) = args.measure_overhead {
         return measure(&args, usize::from(rounds));
     }
-    let interrupt = Interrupt::on_ctrl_c()?;
+    let interrupt = Interrupt::on_any_end()?;
     let options = Options {
         command: args.command,
         output: args.output.to_path_buf(),
@@ -93,37 +93,50 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
         style: Style::detect(args.quiet),
     };
     let recording = vellum_record::record(&options, &interrupt)?;
+    if let Some(why) = &recording.elsewhere {
+        say(&format!(
+            "vellum: {why}; the trace is in {}",
+            recording.path.display()
+        ));
+    }
     if !args.quiet {
         if recording.own_tracefs {
-            eprintln!(
+            say(
                 "vellum: tracefs is not mounted here; it was mounted for this process alone to \
-                 look up the kernel's events"
+                 look up the kernel's events",
             );
         }
         if let Some(why) = &recording.without_cpu_times {
-            eprintln!(
+            say(&format!(
                 "vellum: the trace has no CPU times: the kernel gave no records of context \
                  switches ({why})"
-            );
+            ));
         }
         if let Some(accesses) = recording.accesses
             && accesses.marks == AccessMarks::Regions
         {
-            eprintln!(
+            say(
                 "vellum: this kernel does not show which pages of a region are used (that takes \
                  CONFIG_IDLE_PAGE_TRACKING, and root), but how many: as many of those that are \
-                 resident are taken for used, the lowest addresses first"
+                 resident are taken for used, the lowest addresses first",
             );
         }
         let bytes_per_event = recording.bytes as f64 / recording.events.max(1) as f64;
-        eprintln!(
+        say(&format!(
             "vellum: {}: {} events in {:.1} s, {:.1} MB, {bytes_per_event:.2} bytes an event, {} lost",
-            options.output.display(),
+            recording.path.display(),
             recording.events,
             recording.seconds,
             recording.bytes as f64 / 1e6,
             recording.lost,
-        );
+        ));
+    }
+    if let Some(why) = recording.cut_short {
+        return Err(Failure::failed(format!(
+            "the recorded events could not be kept any more ({why}): the command went on to its end, \
+             and {} has what was recorded until then",
+            recording.path.display()
+        )));
     }
     match recording.exit_code {
         0 => Ok(()),

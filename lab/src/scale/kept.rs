@@ -26,6 +26,9 @@ pub struct Kept {
 /// Checksum of a program, and what it was told to do, as it stands in the file.
 type Name = (u32, String);
 
+/// How each line begins.
+const BEGINNING: &str = "{\"program\":";
+
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Entry<K, C> {
@@ -62,6 +65,14 @@ impl Kept {
             Err(error) => return Err(error).doing(doing),
         };
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let last = &text[whole..];
+        if !last.starts_with(BEGINNING) && !BEGINNING.starts_with(last) {
+            return Err(Failure::usage(format!(
+                "{}: its last line is no simulation that `--resume` wrote; choose another file or \
+                 delete the line",
+                path.display()
+            )));
+        }
         let mut done = HashMap::new();
         for (number, line) in (1..).zip(text[..whole].lines()) {
             let entry: Entry<Value, Value> = serde_json::from_str(line).map_err(|error| {

@@ -145,3 +145,23 @@ fn unusable_input_is_named_and_exits_with_2() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_stack_of_30000_frames_is_drawn() {
+    let scratch = Scratch::new("deep");
+    let names: Vec<String> = (0..30_000).map(|frame| format!("f{frame}")).collect();
+    let deep = scratch.write("in.folded", format!("{} 1\n", names.join(";")));
+    let (svg, folded) = (scratch.path("d.svg"), scratch.path("d.folded"));
+    let output = vellum(&[
+        "diffprofile",
+        &deep,
+        &deep,
+        "--svg",
+        &svg,
+        "--folded",
+        &folded,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    assert!(drawn.contains("<title>f29999\n"));
+}

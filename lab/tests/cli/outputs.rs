@@ -269,6 +269,49 @@ fn inputs_that_the_command_line_does_not_name_are_spared() {
     }
 }
 
+#[test]
+fn a_file_that_is_added_to_loses_no_line_that_is_not_its_own() {
+    let scratch = Scratch::new("outputs-resume");
+    let notes = scratch.write("notes", "one line without an end");
+    let output = vellum(&["scale", "faults", "--cpus", "1", "--resume", &notes]);
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    assert_eq!(
+        fs::read_to_string(&notes).unwrap(),
+        "one line without an end"
+    );
+}
+
+#[test]
+fn an_export_to_a_full_disk_names_the_file() {
+    let scratch = inputs("outputs-full");
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let trace = scratch.path("t.vellum");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+    let command = command.args(["export", &trace, "-f", "csv", "-o", "-"]);
+    let output = command.stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", printed(&output));
+    assert!(printed(&output).contains("standard output: cannot write"));
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: only root can mount a small file system");
+        return;
+    }
+    for format in ["csv", "parquet", "libcachesim"] {
+        let script = "mount -t tmpfs -o size=4k tmpfs below && head -c 4096 /dev/zero > below/full && \
+             exec \"$0\" export t.vellum -f \"$1\" -o below/out";
+        let mut unshare = Command::new("unshare");
+        let program = env!("CARGO_BIN_EXE_vellum");
+        let unshare = unshare.args(["-m", "sh", "-c", script, program, format]);
+        let output = unshare.current_dir(scratch.directory()).output().unwrap();
+        let text = printed(&output);
+        assert_eq!(output.status.code(), Some(1), "{format}: {text}");
+        assert!(text.contains("below/out: cannot write"), "{format}: {text}");
+    }
+}
+
 /// All commands, however deep.
 fn every(command: &Parser) -> Vec<&Parser> {
     let below = command.get_subcommands().flat_map(every);

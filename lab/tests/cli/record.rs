@@ -39,3 +39,61 @@ fn root_records_without_a_mounted_tracefs_and_nobody_sees_a_mount() {
     let executed = kinds.filter(|kind| matches!(kind, EventKind::Exec { .. }));
     assert_eq!(executed.count(), 3, "sh, cat, ls");
 }
+
+#[test]
+fn a_signal_that_ends_programs_leaves_a_trace() {
+    if !recording_permitted() {
+        return;
+    }
+    for (signal, code) in [("HUP", 129), ("TERM", 143), ("QUIT", 131), ("PIPE", 141)] {
+        let scratch = Scratch::new(&format!("record-{signal}"));
+        let (started, trace) = (scratch.path("started"), scratch.path("t.vellum"));
+        let script = format!("echo > {started}; exec sleep 600");
+        let mut recorder = Command::new(env!("CARGO_BIN_EXE_vellum"))
+            .args(["record", "-o", &trace, "--", "sh", "-c", &script])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        while !std::path::Path::new(&started).exists() {
+            assert_eq!(recorder.try_wait().unwrap(), None, "it ended at once");
+            std::thread::yield_now();
+        }
+        let kill = format!("kill -{signal} {}", recorder.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(recorder.wait().unwrap().code(), Some(code), "{signal}");
+        let trace = TraceReader::open(&trace).unwrap();
+        assert!(trace.header().events > 0, "{signal}");
+    }
+}
+
+/// Records into a file system that is too small while the command asks for much.
+const FULL_DISK: &str = "mkdir small && mount -t tmpfs -o size=64k tmpfs small && \
+    exec \"$0\" record -o small/x.vellum -- sh -c \
+    'i=0; while test $i -lt 300; do /bin/true; i=$((i + 1)); done; sleep 1; /bin/true; echo finished'";
+
+#[test]
+fn a_full_disk_ends_the_recording_but_not_the_command_and_leaves_what_was_recorded() {
+    // SAFETY: takes nothing and cannot fail.
+    if !recording_permitted() || unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: this needs the right to record, and root");
+        return;
+    }
+    let scratch = Scratch::new("record-full");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", FULL_DISK, env!("CARGO_BIN_EXE_vellum")]);
+    let output = unshare.current_dir(scratch.directory()).output().unwrap();
+    let messages = printed(&output);
+    assert_eq!(output.status.code(), Some(1), "{messages}");
+    assert!(messages.contains("finished"), "{messages}");
+    assert!(
+        messages.contains("the command went on to its end"),
+        "{messages}"
+    );
+    let trace = TraceReader::open(scratch.path("x.vellum")).unwrap();
+    let notes = trace.header().invisible.join("\n");
+    assert!(notes.contains("could not be kept"), "{notes}");
+    for event in trace.events() {
+        event.unwrap();
+    }
+}

@@ -7,6 +7,9 @@ use crate::{Profile, Stack};
 const LINE: Refused = "a folded stack and its ticks, such as `main;fork;copy 12`";
 const ONE_COUNT: Refused = "one number of ticks, not two: give the two profiles as two files";
 
+const WHOLE: Refused = "a whole number of ticks: fractions, as of times or shares, are multiplied \
+    first, as in awk '{ $NF = int($NF * 1000) } 1'";
+
 pub struct Folded;
 
 impl Reader for Folded {
@@ -14,7 +17,10 @@ impl Reader for Folded {
         if !says_something(line) {
             return Ok(());
         }
-        let (frames, ticks) = split(line).ok_or(LINE)?;
+        let (frames, ticks) = split(line).ok_or_else(|| match has_fraction(line) {
+            true => WHOLE,
+            false => LINE,
+        })?;
         let last = frames.rsplit(';').next().unwrap_or(frames);
         if frames.contains(';') && last.contains(' ') && split(last).is_some() {
             return Err(ONE_COUNT);
@@ -38,8 +44,13 @@ fn split(line: &str) -> Option<(&str, u64)> {
     Some((frames, ticks.parse().ok()?)).filter(|(frames, _)| !frames.is_empty())
 }
 
+fn has_fraction(line: &str) -> bool {
+    let last = line.split_whitespace().next_back();
+    last.is_some_and(|last| last.contains('.') && last.parse::<f64>().is_ok_and(|it| it >= 0.0))
+}
+
 pub fn begins_with(line: &str) -> bool {
-    split(line).is_some()
+    split(line).is_some() || line.contains(';') && has_fraction(line)
 }
 
 #[cfg(test)]
@@ -60,6 +71,14 @@ mod tests {
     fn two_counts_are_a_comparison_already() {
         let error = read("main;f 3 4\n").unwrap_err().to_string();
         assert!(error.contains("two files"), "{error}");
+    }
+
+    #[test]
+    fn fractions_are_refused_with_a_cure() {
+        for text in ["main;f 1.5\n", "main;f 3\nmain;g 0.25\n"] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains("multiplied first"), "{error}");
+        }
     }
 
     #[test]

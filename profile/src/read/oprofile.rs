@@ -9,9 +9,17 @@ use crate::Profile;
 
 const LINE: Refused = "a line of opreport: samples, percent, and a symbol";
 
+const ONE_LIST: Refused = "one list: ticks of several events or programs cannot be added; give \
+    the list of one, as opreport -l event:NAME prints it";
+const FLAT: Refused = "a list without callers, as opreport -l prints it without -c (--callgraph)";
+
 #[derive(Default)]
 pub struct Oprofile {
     columns: Columns,
+    /// A line that says which event was counted was read.
+    has_event: bool,
+    /// Lines were read that count.
+    has_ticks: bool,
 }
 
 /// Columns around the name.
@@ -25,13 +33,26 @@ struct Columns {
 
 impl Reader for Oprofile {
     fn line(&mut self, line: &str, profile: &mut Profile) -> Result<(), Refused> {
-        if !says_something(line) || is_preamble(line) {
+        if !says_something(line) {
+            return Ok(());
+        }
+        if line.starts_with("----") || line.trim_end().ends_with("[self]") {
+            return Err(FLAT);
+        }
+        if line.starts_with("Counted ") && std::mem::replace(&mut self.has_event, true) {
+            return Err(ONE_LIST);
+        }
+        if is_preamble(line) {
             return Ok(());
         }
         if let Some(columns) = header(line) {
             self.columns = columns;
-            return Ok(());
+            return match self.has_ticks {
+                true => Err(ONE_LIST),
+                false => Ok(()),
+            };
         }
+        self.has_ticks = true;
         let (name, samples) = split(line, self.columns).ok_or(LINE)?;
         profile.add(vec![name.into()], samples);
         Ok(())
@@ -141,5 +162,42 @@ c01051f0 120      12.0000  vmlinux-2.5.65-mm2       vmlinux                  def
             let error = read(&text).unwrap_err().to_string();
             assert!(error.starts_with("in.txt:3: "), "{error}");
         }
+    }
+
+    #[test]
+    fn lists_of_several_events_are_not_added() {
+        const HEADER: &str = "samples  %        symbol name\n";
+        let counted =
+            |event| format!("Counted {event} events with a unit mask of 0x00 count 1000\n");
+        for text in [
+            format!("{HEADER}9 4.0 f\n{HEADER}7 3.0 f\n"),
+            format!(
+                "{}{}{HEADER}9 4.0 f\n",
+                counted("CYCLES"),
+                counted("MISSES")
+            ),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains("cannot be added"), "{error}");
+        }
+    }
+
+    /// As oprofile's manual shows it.
+    #[test]
+    fn a_call_graph_is_refused_with_the_option_to_leave_out() {
+        let text = "\
+CPU: P4 / Xeon, speed 2793.37 MHz (estimated)
+Counted GLOBAL_POWER_EVENTS events (time during which processor is not stopped) with a unit mask of 0x01 (mandatory) count 240000
+samples  %        image name               app name                 symbol name
+-------------------------------------------------------------------------------
+17071831 71.2700  libz.so.1          libz.so.1          (no symbols)
+  17071831 100.000  libz.so.1          libz.so.1          (no symbols) [self]
+-------------------------------------------------------------------------------
+";
+        let error = read(text).unwrap_err().to_string();
+        assert!(
+            error.contains("opreport -l prints it without -c"),
+            "{error}"
+        );
     }
 }

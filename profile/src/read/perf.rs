@@ -15,6 +15,9 @@ use crate::Profile;
 const HEADER: Refused = "the header of a sample of perf script: command, thread, time, event";
 const FRAME: Refused = "a frame of a call chain: address, symbol, (module)";
 
+const ONE_EVENT: Refused = "a sample of the event that the first is of: ticks of different events \
+    cannot be added; record one (perf record -e), or keep the samples of one";
+
 /// Command, thread, CPU, trace flags, time, period, event, and the rest.
 static SAMPLE: LazyLock<Regex> = LazyLock::new(|| {
     let pattern = r"(?x)
@@ -37,6 +40,8 @@ static PLACE: LazyLock<Regex> = LazyLock::new(|| {
 
 pub struct Perf {
     periods: bool,
+    /// What the samples are of, if they say it.
+    event: Option<String>,
     /// The sample whose chain is being read.
     sample: Option<Sample>,
 }
@@ -54,20 +59,27 @@ impl Perf {
     pub fn new(periods: bool) -> Self {
         Self {
             periods,
+            event: None,
             sample: None,
         }
     }
 
-    fn header(&self, line: &str) -> Option<Sample> {
-        let found = SAMPLE.captures(line)?;
+    fn header(&mut self, line: &str) -> Result<Sample, Refused> {
+        let found = SAMPLE.captures(line).ok_or(HEADER)?;
+        let event = found.name("event").map(|event| event_name(event.as_str()));
+        match (&self.event, event) {
+            (Some(first), Some(event)) if first != event => return Err(ONE_EVENT),
+            (None, Some(event)) => self.event = Some(event.to_owned()),
+            _ => {}
+        }
         let period = found.name("period").map(|period| period.as_str().parse());
         let ticks = match (self.periods, period) {
-            (true, Some(period)) => period.ok()?,
+            (true, Some(period)) => period.map_err(|_| HEADER)?,
             _ => 1,
         };
         // What follows a tracepoint's name are its fields, not an address.
         let place = found.name("rest").and_then(|rest| frame(rest.as_str()));
-        Some(Sample {
+        Ok(Sample {
             command: found["command"].to_owned(),
             ticks,
             complete: place.is_some(),
@@ -106,7 +118,7 @@ impl Reader for Perf {
             }
             _ => {
                 self.finish(profile);
-                self.sample = Some(self.header(line).ok_or(HEADER)?);
+                self.sample = Some(self.header(line)?);
             }
         }
         Ok(())
@@ -115,6 +127,25 @@ impl Reader for Perf {
     fn end(&mut self, profile: &mut Profile) -> Result<(), Refused> {
         self.finish(profile);
         Ok(())
+    }
+}
+
+/// An event without its modifiers (`cycles:u`). Of a processor with two kinds of cores
+/// each kind has the event (`cpu_core/cycles/`), and together they are one profile.
+fn event_name(event: &str) -> &str {
+    let of_cores = ["cpu_core/", "cpu_atom/"];
+    let name = of_cores.iter().find_map(|cores| event.strip_prefix(cores));
+    let name = name.and_then(|name| name.split('/').next());
+    let name = name.unwrap_or(event);
+    match name.rsplit_once(':') {
+        Some((name, modifiers)) if !modifiers.is_empty() && modifiers.len() <= 5 => {
+            let is_modifier = |letter: char| "ukhHGpPSDIWeb".contains(letter);
+            match modifiers.chars().all(is_modifier) {
+                true => name,
+                false => event,
+            }
+        }
+        _ => name,
     }
 }
 
@@ -190,8 +221,8 @@ sh;update_active.constprop.0 1
         let text = "\
               sh 24565  1701.744405:     250000 cpu-clock:      7f0a7a6593e0 f+0x270 (/lib/ld.so.2)
               dd 24566 [001]  1701.744667:     250000 cpu-clock:  ffffffff821f2fa7 exc_page_fault+0xd7 ([kernel.kallsyms])
-          ab 1/2 24567 [000]  1701.7:   1 cycles:u:  557369db6f23 [unknown] (/usr/bin/dash (deleted))
-swapper     0/0 [003] d..2. 17.5: 1 cycles:P:  ffffffff8 native_safe_halt+0xe ([kernel.kallsyms])
+          ab 1/2 24567 [000]  1701.7:   1 cpu-clock:u:  557369db6f23 [unknown] (/usr/bin/dash (deleted))
+swapper     0/0 [003] d..2. 17.5: 1 cpu-clock:P:  ffffffff8 native_safe_halt+0xe ([kernel.kallsyms])
 ";
         let profile = read(text).unwrap();
         let folded = "\
@@ -266,6 +297,30 @@ kswapd0 38 [001]  1701.7: kmem:mm_page_free: page=0x1 pfn=0x1 order=0
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.starts_with(place), "{error}");
+        }
+    }
+
+    #[test]
+    fn samples_of_two_events_are_not_added() {
+        let of = |event: &str| {
+            format!("make 100 [000] 1.0:    100 {event}: \n\t401000 main+0x0 (/bin/make)\n\n")
+        };
+        for (one, other, is_one) in [
+            ("cpu-clock", "page-faults", false),
+            ("sched:sched_switch", "sched:sched_wakeup", false),
+            ("cycles:u", "cycles:k", true),
+            ("cpu_core/cycles/", "cpu_atom/cycles/", true),
+            ("cpu_core/cycles/", "cpu_atom/instructions/", false),
+        ] {
+            let text = of(one) + &of(one) + &of(other);
+            match read(&text) {
+                Ok(profile) => assert!(is_one && profile.total() == 3, "{one} {other}"),
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(!is_one && error.contains(other), "{error}");
+                    assert!(error.contains("cannot be added"), "{error}");
+                }
+            }
         }
     }
 }

@@ -6,10 +6,15 @@ use crate::raw::Mmap;
 use crate::syscalls::{self, Call, Segment};
 use vellum_trace::{EventKind, FileId, MapOrigin, Prot};
 
+/// Programs of 32 bits have their stack below, others above.
+const NARROW_END: u64 = 1 << 32;
+
 impl Translator<'_> {
     /// The file of a reported mapping; `None` for memory without one.
     fn mapped_file(&mut self, mmap: &Mmap<'_>) -> Option<FileId> {
-        if mmap.inode == 0 || !mmap.name.starts_with(b"/") || mmap.name.starts_with(b"//anon") {
+        // A segment of System V shared memory has its number as inode, from 0 on.
+        let is_numbered = mmap.inode != 0 || mmap.name.starts_with(b"/SYSV");
+        if !is_numbered || !mmap.name.starts_with(b"/") || mmap.name.starts_with(b"//anon") {
             return None;
         }
         let table = &mut self.sink.header_mut().files;
@@ -39,6 +44,10 @@ impl Translator<'_> {
         let live = self.live.get_mut(&tid).expect("looked up above");
         match (&mut live.call, file) {
             (Call::Exec, _) => {
+                if mmap.name == b"[stack]" && mmap.address < NARROW_END && !live.narrow {
+                    live.narrow = true;
+                    self.unseen.narrow += 1;
+                }
                 let event = exec_map(mmap, file);
                 return self.emit(tid, event);
             }

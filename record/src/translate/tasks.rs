@@ -29,7 +29,9 @@ impl Translator<'_> {
             task: parent,
             tid: ptid,
         };
-        self.live.insert(tid, Live::new(id, pid, Some(creator)));
+        let narrow = self.is_narrow(ptid);
+        let live = Live::new(id, pid, Some(creator));
+        self.live.insert(tid, Live { narrow, ..live });
         self.threads.entry(pid).or_default().push(tid);
         self.newborn.insert(ptid, tid);
         self.owed.entry(parent).or_default().push(tid);
@@ -126,6 +128,7 @@ impl Translator<'_> {
         });
         if let Some(live) = self.live.get_mut(&record.tid) {
             live.call = Call::Exec;
+            live.narrow = false;
         }
         self.emit(record.tid, EventKind::Exec { name: index })
     }

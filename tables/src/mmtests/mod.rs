@@ -219,6 +219,27 @@ mod tests {
         assert_eq!(savings, [100.0, -99.0, 0.0]);
     }
 
+    #[test]
+    fn a_base_without_a_harmonic_mean_makes_no_change_undefined() {
+        let series =
+            |name, samples: [f64; 3]| Column::new(crate::Series::single(name, samples), false);
+        let columns = [
+            series("a", [-1.0, -2.0, -3.0]),
+            series("b", [1.0, 2.0, 3.0]),
+        ];
+        for edition in [Edition::Of2014, Edition::Of2025] {
+            for higher_is_better in [false, true] {
+                let options = Options {
+                    edition,
+                    higher_is_better,
+                    ..Options::default()
+                };
+                let text = table(&columns, &options).unwrap();
+                assert!(!text.contains("NaN"), "{text}");
+            }
+        }
+    }
+
     fn columns(values: [(&str, &[(&str, f64)]); 2], compat: bool) -> Vec<Column> {
         let column = |(name, operations): (&str, &[(&str, f64)])| {
             let operation = |(name, value): &(&str, f64)| crate::Operation {

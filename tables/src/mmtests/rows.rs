@@ -90,7 +90,9 @@ fn cells(statistic: &Statistic, samples: &[Vec<f64>], options: &Options) -> Vec<
         Cell {
             value,
             change: match (options.edition, statistic.higher_is_better) {
+                // What is not defined counts as 0.
                 (Edition::Of2025, true) if base.is_nan() => 100.0,
+                (_, false) if base.is_nan() && !options.compat => change(value, 0.0),
                 _ => change(value, base),
             },
             is_significant: false,

@@ -77,6 +77,12 @@ pub enum Wrong {
         /// Such a line.
         example: &'static str,
     },
+    /// What kernbench writes when it is done.
+    #[error(
+        "this is a log of kernbench: it has means and deviations, not the samples that they are \
+         of; give the times of the builds, as `vellum bench kernbench --runs-out FILE` writes them"
+    )]
+    KernbenchLog,
     /// A load that kernbench does not know.
     #[error("column 1: {0}")]
     NoLoad(#[from] kolivas::NoSuchLoad),

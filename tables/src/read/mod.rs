@@ -1,7 +1,7 @@
 //! Columns of numbers in text files.
 //!
 //! Each line is a row of columns, divided by blanks and tabs or by other
-//! characters. From a column that begins with `#` on, the rest of a line is a
+//! characters, but not within double quotes. From a column that begins with `#` on, the rest of a line is a
 //! comment; empty lines count for nothing. Columns are chosen by number, from 1 on,
 //! or by name. Then the first row names them.
 //!
@@ -10,6 +10,7 @@
 
 mod builds;
 mod error;
+mod fields;
 
 pub use error::{Error, Wrong};
 
@@ -110,39 +111,14 @@ impl Columns {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = (1..).zip(text.lines());
         let row = |(line, text): (usize, &'t str)| {
-            let mut fields = self.fields(text);
+            let mut fields = fields::divided(text, &self.delimiters);
             let comment = fields.iter().position(|field| field.starts_with('#'));
             fields.truncate(comment.unwrap_or(fields.len()));
+            let fields: Vec<&str> = fields.into_iter().map(fields::unquoted).collect();
             let is_empty = fields.iter().all(|field| field.is_empty());
             (!is_empty).then_some(Row { line, fields })
         };
         lines.filter_map(row).collect()
-    }
-
-    fn fields<'t>(&self, line: &'t str) -> Vec<&'t str> {
-        let is_blank = |c: char| c == ' ' || c == '\t';
-        let others: Vec<char> = self.delimiters.chars().filter(|c| !is_blank(*c)).collect();
-        if others.is_empty() {
-            let divides = |c: char| match self.delimiters.is_empty() {
-                true => is_blank(c),
-                false => self.delimiters.contains(c),
-            };
-            let fields = line.trim_end().split(divides);
-            return fields.filter(|field| !field.is_empty()).collect();
-        }
-        let divided = line.split(|c: char| others.contains(&c));
-        if !self.delimiters.contains(is_blank) {
-            return divided.map(str::trim).collect();
-        }
-        divided
-            .flat_map(|part| match part.trim() {
-                "" => vec![""],
-                part => part
-                    .split(is_blank)
-                    .filter(|field| !field.is_empty())
-                    .collect(),
-            })
-            .collect()
     }
 
     /// The samples in `text`, which is the content of `file`, by operation in the
@@ -160,6 +136,7 @@ impl Columns {
             columns: self,
             file,
         };
+        reader.is_no_log(text)?;
         let rows = self.rows(text);
         let Some(first) = rows.first() else {
             return Err(reader.error(None, Wrong::Empty));
@@ -191,6 +168,7 @@ impl Columns {
             columns: self,
             file,
         };
+        reader.is_no_log(text)?;
         let rows = self.rows(text);
         let mut groups: Vec<Group> = Vec::new();
         for row in &rows {
@@ -230,6 +208,31 @@ impl Reader<'_> {
             file: self.file.to_owned(),
             line,
             what,
+        }
+    }
+
+    /// Refuses what kernbench writes of its runs, which begins with the kernel and the date.
+    fn is_no_log(&self, text: &str) -> Result<(), Error> {
+        let is_mean =
+            |line: &str| line.starts_with("Average ") && line.contains("Run (std deviation)");
+        match (1..).zip(text.lines()).find(|(_, line)| is_mean(line)) {
+            Some((line, _)) => Err(self.error(Some(line), Wrong::KernbenchLog)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a row that has more columns than are named: it is not known which is which.
+    fn is_named(&self, row: &Row<'_>, names: &Row<'_>) -> Result<(), Error> {
+        let last = row.fields.iter().rposition(|field| !field.is_empty());
+        let (columns, wanted) = (last.map_or(0, |last| last + 1), names.fields.len());
+        let what = Wrong::TooLong {
+            columns,
+            wanted,
+            what: "those that the first row names (double quotes keep what divides columns)",
+        };
+        match columns > wanted {
+            true => Err(self.error(Some(row.line), what)),
+            false => Ok(()),
         }
     }
 
@@ -337,6 +340,9 @@ impl Reader<'_> {
         }
         let mut operations = Operations::default();
         for (index, row) in rows.iter().enumerate() {
+            if let Some(names) = names {
+                self.is_named(row, names)?;
+            }
             let of = match operation {
                 Some(column) => self.field(row, column, "the name of an operation")?,
                 None => "",
@@ -417,164 +423,4 @@ impl Operations {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn columns(delimiters: &str, values: &[&str], operation: Option<&str>) -> Columns {
-        Columns {
-            delimiters: delimiters.to_owned(),
-            values: values
-                .iter()
-                .map(|v| v.parse().expect("a column"))
-                .collect(),
-            operation: operation.map(|column| column.parse().expect("a column")),
-        }
-    }
-
-    fn read(columns: &Columns, text: &str) -> Vec<(String, Vec<f64>)> {
-        let operations = columns.parse("file", text).expect("readable").into_iter();
-        operations.map(|op| (op.name, op.samples)).collect()
-    }
-
-    fn said(columns: &Columns, text: &str) -> String {
-        columns
-            .parse("file", text)
-            .expect_err("refused")
-            .to_string()
-    }
-
-    #[test]
-    fn the_first_column_is_taken_and_comments_are_not() {
-        let text = "\u{feff}# kernel\r\n\n 1.5\t9\r\n-2e3 # cold\n#3\n0x\n";
-        assert_eq!(
-            said(&columns("", &[], None), text),
-            "file, line 6: column 1 is `0x`; expected a number, as in 12.5"
-        );
-        let text = text.replace("0x", "");
-        let expected = vec![(String::new(), vec![1.5, -2000.0])];
-        assert_eq!(read(&columns("", &[], None), &text), expected);
-    }
-
-    #[test]
-    fn blanks_divide_once_and_commas_each() {
-        assert_eq!(read(&columns("", &["2"], None), "1 \t 2\n")[0].1, [2.0]);
-        assert_eq!(read(&columns(",", &["2"], None), "1 , 2 ,3\n")[0].1, [2.0]);
-        assert_eq!(read(&columns(", ", &["3"], None), "1, 2 3\n")[0].1, [3.0]);
-        assert_eq!(
-            said(&columns(",", &["2"], None), "1,,3\n"),
-            "file, line 1: column 2 is ``; expected a number, as in 12.5"
-        );
-    }
-
-    #[test]
-    fn columns_have_names_in_the_first_row() {
-        let text = "kernel,real,sys\nold,1,2\nold,3,4\n";
-        let by_name = columns(",", &["sys", "real=wall"], None);
-        let expected = vec![
-            ("sys".to_owned(), vec![2.0, 4.0]),
-            ("wall".to_owned(), vec![1.0, 3.0]),
-        ];
-        assert_eq!(read(&by_name, text), expected);
-        assert_eq!(
-            said(&columns(",", &["user"], None), text),
-            "file, line 1: no column is called `user`; this row names the columns `kernel`, \
-             `real`, `sys`"
-        );
-        let by_number = said(&columns(",", &["2"], None), text);
-        assert!(by_number.contains("choose them by name"), "{by_number}");
-    }
-
-    #[test]
-    fn rows_name_their_operations() {
-        let text = "read 1 10\nwrite 2 20\nread 3 30\n";
-        let one = columns("", &[], Some("1"));
-        let expected = vec![
-            ("read".to_owned(), vec![1.0, 3.0]),
-            ("write".to_owned(), vec![2.0]),
-        ];
-        assert_eq!(read(&one, text), expected);
-        let two = columns("", &["2=user", "3=sys"], Some("1"));
-        let names: Vec<String> = read(&two, text).into_iter().map(|op| op.0).collect();
-        assert_eq!(names, ["read-user", "read-sys", "write-user", "write-sys"]);
-    }
-
-    #[test]
-    fn what_is_missing_is_told_by_line_and_column() {
-        assert_eq!(
-            said(&columns("", &["3"], None), "1 2 3\n1\n"),
-            "file, line 2: there is 1 column; column 3 should be a number"
-        );
-        assert_eq!(
-            said(&columns("", &[], None), "#\n\n"),
-            "file: there are no numbers in it"
-        );
-        let named = columns("", &["real"], None);
-        assert_eq!(said(&named, "real\n"), "file: there are no numbers in it");
-        for wrong in ["inf", "nan", "1,5"] {
-            let said = said(&columns("", &[], None), &format!("1\n{wrong}\n"));
-            assert!(said.contains("expected a number, as in 12.5"), "{said}");
-        }
-    }
-
-    #[test]
-    fn lines_of_time_have_their_three_columns() {
-        let text = "  1.50 real  2.00 user  0.25 sys\n1 real 2 user 3 sys\n";
-        assert_eq!(read(&columns("", &["sys"], None), text)[0].1, [0.25, 3.0]);
-        let all = read(&columns("", &[], None), text);
-        let names: Vec<&str> = all.iter().map(|op| op.0.as_str()).collect();
-        assert_eq!(names, ["real", "user", "sys"]);
-        assert_eq!(read(&columns("", &["3"], None), text)[0].1, [2.0, 2.0]);
-        let broken = said(&columns("", &[], None), &format!("{text}stock\n"));
-        assert!(
-            broken.starts_with("file, line 3: this is no line of time(1)"),
-            "{broken}"
-        );
-        let refused = said(&columns("", &["idle"], None), text);
-        assert!(refused.contains("no column is called `idle`"), "{refused}");
-    }
-
-    #[test]
-    fn builds_of_kernbench_come_with_their_load_or_are_all_of_one() {
-        let rows = "half-2 1 2 3 196% 5 6\noptimal-4 2 3 4 332 6 7\nhalf-2 9 9 9 9 9 9\n";
-        let groups = Columns::default()
-            .kernbench("file", rows, None)
-            .expect("rows");
-        assert_eq!(groups.len(), 2);
-        assert_eq!(groups[0].runs[0], [1.0, 2.0, 3.0, 196.0, 5.0, 6.0]);
-        let one = "1 2 3 196% 5 6\n";
-        let groups = Columns::default().kernbench("file", one, Some(Load::Maximal));
-        assert_eq!(groups.expect("a row")[0].load, Load::Maximal);
-        let said = |text: &str| {
-            let refused = Columns::default().kernbench("file", text, None);
-            refused.expect_err("refused").to_string()
-        };
-        assert!(said(one).contains("needs the load there"), "{}", said(one));
-        let text = said("half-2 1 2 3 4 5\n");
-        assert!(
-            text.contains("column 7 should be a number of sleeps"),
-            "{text}"
-        );
-        let text = said("full 1 2 3 4 5 6\n");
-        assert!(
-            text.starts_with("file, line 1: column 1: `full` is no load"),
-            "{text}"
-        );
-        let text = said("half-2 1 2 x 4 5 6\n");
-        assert!(
-            text.contains("column 4 is `x`; expected system seconds"),
-            "{text}"
-        );
-        assert!(said("half-2 1 2 3 4 5 6 7\n").contains("there are 8 columns; expected 7"));
-    }
-
-    #[test]
-    fn names_of_columns() {
-        assert_eq!("3".parse(), Ok(Column::Number(3)));
-        assert_eq!("sys".parse(), Ok(Column::Name("sys".to_owned())));
-        for wrong in ["", "0", "99999999999999999999999"] {
-            assert!(wrong.parse::<Column>().is_err(), "{wrong}");
-        }
-        let values: Values = "throughput=".parse().expect("a column");
-        assert_eq!(values.operation.as_deref(), Some(""));
-    }
-}
+mod tests;

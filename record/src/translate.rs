@@ -119,6 +119,8 @@ pub struct Translator<'a> {
     /// Nanoseconds from the beginning to the last record.
     now_ns: u64,
     unseen: Unseen,
+    /// Calls are known by their names, which programs of 32 bits share.
+    named_calls: bool,
     lost: u64,
     late: u64,
 }
@@ -169,6 +171,7 @@ impl<'a> Translator<'a> {
             began_ns: None,
             now_ns: 0,
             unseen: Unseen::default(),
+            named_calls: false,
             lost: 0,
             late: 0,
         }
@@ -410,8 +413,14 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// From now on calls come by their names, and a number stands for what it stands for in
+    /// programs of 64 bits, whoever calls.
+    pub fn calls_by_name(&mut self) {
+        self.named_calls = true;
+    }
+
     fn is_narrow(&self, tid: u32) -> bool {
-        self.live.get(&tid).is_some_and(|live| live.narrow)
+        !self.named_calls && self.live.get(&tid).is_some_and(|live| live.narrow)
     }
 
     fn set_call(&mut self, tid: u32, call: Call) {

@@ -132,6 +132,9 @@ impl Importer<'_> {
                 .skip("events inside a virtual machine (perf script -F +machine_pid)");
             return Ok(());
         }
+        if line.rest.starts_with("syscalls:") {
+            self.feed.translator.calls_by_name();
+        }
         match event::parse(line.rest) {
             Ok(event) => return self.dispatch(text, &line, event),
             Err(Not::Concerned(what)) => self.feed.pass_over(&what),

@@ -44,7 +44,8 @@ impl Translator<'_> {
         let live = self.live.get_mut(&tid).expect("looked up above");
         match (&mut live.call, file) {
             (Call::Exec, _) => {
-                if mmap.name == b"[stack]" && mmap.address < NARROW_END && !live.narrow {
+                let is_low = mmap.name == b"[stack]" && mmap.address < NARROW_END;
+                if is_low && !live.narrow && !self.named_calls {
                     live.narrow = true;
                     self.unseen.narrow += 1;
                 }

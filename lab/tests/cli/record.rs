@@ -49,7 +49,9 @@ fn a_signal_that_ends_programs_leaves_a_trace() {
         let scratch = Scratch::new(&format!("record-{signal}"));
         let (started, trace) = (scratch.path("started"), scratch.path("t.vellum"));
         let script = format!("echo > {started}; exec sleep 600");
-        let mut recorder = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        // A program that was told to ignore a signal, as by nohup, goes on doing so.
+        let mut recorder = Command::new("env")
+            .args(["--default-signal", env!("CARGO_BIN_EXE_vellum")])
             .args(["record", "-o", &trace, "--", "sh", "-c", &script])
             .stderr(std::process::Stdio::null())
             .spawn()

@@ -181,19 +181,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         first: Result<FaultStep, FaultError>,
     ) -> Result<Resolved, FaultError> {
         let attempt = || self.attempt_by_design(space, page, access);
-        self.attempt_until_done(space, page, Some(first), attempt)
+        self.attempt_until_done(space, page, Some(first), &attempt)
     }
 
-    /// Makes attempts, and what each asks for, until one resolves the fault.
+    /// Makes attempts, and what each asks for, until one resolves the fault. (What they attempt is
+    /// of no interest here, so that this is compiled once.)
     pub(super) fn attempt_until_done(
         &self,
         space: SpaceId,
         page: Vpn,
         mut first: Option<Result<FaultStep, FaultError>>,
-        attempt: impl Fn() -> Result<FaultStep, FaultError>,
+        attempt: &dyn Fn() -> Result<FaultStep, FaultError>,
     ) -> Result<Resolved, FaultError> {
         self.with_room(|| {
-            let mut step = first.take().unwrap_or_else(&attempt)?;
+            let mut step = first.take().unwrap_or_else(attempt)?;
             let mut tries = 0;
             loop {
                 match step {

@@ -447,7 +447,7 @@ fn fitting_types<F: Format, R: ReverseMap>(design: Design) -> Result<Design, Cre
     };
     if let Some((option, name)) = differs {
         return Err(CreateError(format!(
-            "the manager's type has {option}={name}, the design names another: {design}"
+            "the manager's type has {option}={name}, and the design names another"
         )));
     }
     Ok(Design {

@@ -86,7 +86,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.pin_found(fault, entry, &pinned)
             })
         };
-        self.attempt_until_done(id, page, None, || self.by_design(id, attempt))
+        self.attempt_until_done(id, page, None, &|| self.by_design(id, attempt))
             .map_err(PinError::Fault)?;
         pinned.get()
     }

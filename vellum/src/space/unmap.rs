@@ -37,7 +37,7 @@ pub(super) struct Unmapping<'a, P: Platform, F: Format, R: ReverseMap> {
     pub(super) range: PageRange,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
+impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
     /// Unmaps the range, and lets `link` put something in its place: faults see
     /// the old regions or what is there then, and no hole. The spot is where the
     /// range begins.
@@ -59,7 +59,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
             // The cuts stay: nothing can fail any more.
             let _ = vm.isolate(pin, space, range)?;
             vm.close_gates(pin, space, range);
-            self.closed(dead, link);
+            link(&self.closed(dead));
             return Ok(());
         };
         region.gate.close();
@@ -67,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
         // Nobody fills an entry of the region any more. If none is filled, there is
         // nothing to clear, to flush or to free.
         if vm.has_something_to_clear(pin, space, range) {
-            self.closed(dead, link);
+            link(&self.closed(dead));
             return Ok(());
         }
         let write = vm.seq_at(space, range.start).write(pin);
@@ -79,9 +79,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
         Ok(())
     }
 
-    /// [`Unmapping::run`] for a range of whole regions, all closed.
+    /// [`Unmapping::run`] for a range of whole regions, all closed. Faults meet the hole only
+    /// when what is returned ends.
     #[inline(never)]
-    fn closed(&self, dead: &mut DeadObjects, link: impl FnOnce(&SeqWrite<'_>)) {
+    fn closed(&self, dead: &mut DeadObjects) -> SeqWrite<'a> {
         let Unmapping {
             vm,
             pin,
@@ -116,7 +117,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Unmapping<'_, P, F, R> {
                 vm.defer_destroy(dead, object);
             }
         }
-        link(&write);
+        write
     }
 }
 

@@ -114,7 +114,7 @@ impl<T: Item> Arena<T> {
     /// number of slots that does not add up.
     pub fn audit(&self) -> Result<ArenaCensus, AuditError> {
         let mut census = ArenaCensus::default();
-        let result = self.each_list(|list, retired| {
+        let result = self.each_list(&mut |list, retired| {
             self.meet(list)?;
             let place = if retired {
                 &mut census.limbo
@@ -124,7 +124,7 @@ impl<T: Item> Arena<T> {
             *place += u64::from(list.count);
             Ok(())
         });
-        let cleared = self.each_list(|list, _| {
+        let cleared = self.each_list(&mut |list, _| {
             self.forget(list);
             Ok(())
         });
@@ -144,9 +144,10 @@ impl<T: Item> Arena<T> {
     }
 
     /// Calls `f` with every list of vacant slots and whether they are retired.
+    #[inline(never)]
     fn each_list(
         &self,
-        mut f: impl FnMut(Chain, bool) -> Result<(), AuditError>,
+        f: &mut dyn FnMut(Chain, bool) -> Result<(), AuditError>,
     ) -> Result<(), AuditError> {
         for cache in self.caches.iter() {
             cache

@@ -70,8 +70,8 @@ struct MemoryArgs {
     #[arg(long, value_name = "K", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COPIES)))]
     copies: u32,
-    /// Sizes of memory to replay with, in parts of what is in use at the peak
-    #[arg(long, value_name = "N,N,...", value_delimiter = ',',
+    /// Sizes of memory to replay with, in parts of what is in use at the peak (0.5 or 50%)
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = size::parse_part,
           default_values_t = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2])]
     parts: Vec<f64>,
     /// What pages leave for: `nvme` (80 us for a read, 20 us for a write, 3 GB/s), `ssd` (120 us,
@@ -127,8 +127,9 @@ struct UserpteArgs {
     /// Only one part of low memory in so many can be had for page tables
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     slop: f64,
-    /// Low memory of the machines that are replayed on, in parts of what was needed
+    /// Low memory of the machines that are replayed on, in parts of what was needed (0.5 or 50%)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', requires = "trace",
+          value_parser = size::parse_part,
           default_values_t = [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 4.0])]
     parts: Vec<f64>,
     /// Memory of the machines that are replayed on [default: what the trace and its copies

@@ -33,7 +33,10 @@ Examples:
 
 /// Record what a command and its descendants ask of memory management
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    override_usage = "vellum record [OPTIONS] [-o <FILE>] [--] <COMMAND>...",
+    after_help = EXAMPLES
+)]
 pub struct RecordArgs {
     /// Write the trace to FILE; it appears when the recording is complete
     #[arg(short, long, value_name = "FILE", default_value = "trace.vellum", value_hint = ValueHint::FilePath)]

@@ -1,4 +1,4 @@
-//! Sizes on the command line: `512M`, `4G`, `1.5G`.
+//! Sizes on the command line, `512M`, `4G`, `1.5G`, and parts of a size, `0.5` or `50%`.
 
 /// Bytes from a number with an optional suffix K, M, G or T (powers of 1024),
 /// also written `KiB` or `KB`.
@@ -29,6 +29,26 @@ pub fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A part of something, from a fraction (`0.25`) or a percentage (`25%`).
+///
+/// # Errors
+/// The text is neither; the message says what is.
+pub fn parse_part(text: &str) -> Result<f64, String> {
+    let refused = || {
+        format!(
+            "`{text}` is not a part; write a fraction such as 0.25, or a percentage such as 25%"
+        )
+    };
+    let (digits, unit) = match text.strip_suffix('%') {
+        Some(digits) => (digits, 100.0),
+        None => (text, 1.0),
+    };
+    match digits.trim().parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number / unit),
+        _ => Err(refused()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +64,16 @@ mod tests {
             ("2 GB", 2 << 30),
         ] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_are_fractions_or_percentages() {
+        for (text, part) in [("0.25", 0.25), ("1", 1.0), ("10%", 0.1), ("150 %", 1.5)] {
+            assert_eq!(parse_part(text), Ok(part), "{text}");
+        }
+        for text in ["", "%", "half", "nan", "inf", "1G", "10%%"] {
+            assert!(parse_part(text).is_err(), "{text}");
         }
     }
 

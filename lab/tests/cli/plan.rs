@@ -238,7 +238,7 @@ fn less_memory_has_more_pages_leave_and_the_device_is_charged_for_them() {
 #[test]
 fn a_size_of_memory_is_what_a_replay_with_so_much_has() {
     let trace = SCRIPT;
-    let plan = needed(trace, &["--parts", "0.5"]);
+    let plan = needed(trace, &["--parts", "50%"]);
     let row = &plan["rows"][0];
     let ram = number(row, "ram_bytes").to_string();
     let design = "reclaim=on";

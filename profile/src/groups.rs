@@ -44,17 +44,17 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
     (
         "fork",
-        r"(?x) ^vellum::space::fork | ^copy_(page_range|process|mm|pte_range|present|nonpresent|p4d|pud|pmd) | ^dup_(mm|task)
+        r"(?x) ^vellum::space::(life::)?fork:: | ^copy_(page_range|process|mm|pte_range|present|nonpresent|p4d|pud|pmd) | ^dup_(mm|task)
           | ^_*do_fork | ^kernel_clone | ^sys_fork",
     ),
     (
         "exit and unmap",
-        r"(?x) ^vellum::space::(exit|zap|unmap|truncate) | exit_mm | zap_ | unmap_(vmas|region|page_range|single_vma|hugepage)
+        r"(?x) ^vellum::space::((life::)?exit|(regions::)?(zap|unmap)|(files::)?truncate):: | exit_mm | zap_ | unmap_(vmas|region|page_range|single_vma|hugepage)
           | do_munmap | mmput | mm_release",
     ),
     (
         "fault",
-        r"(?x) ^vellum::space::(fault|cow|file|page) | do_(anonymous_page|no_page|wp_page|page_fault|user_addr_fault|fault|swap_page|cow_fault|read_fault|shared_fault)
+        r"(?x) ^vellum::space::((path::)?(fault|cow|file)|(state::)?page):: | do_(anonymous_page|no_page|wp_page|page_fault|user_addr_fault|fault|swap_page|cow_fault|read_fault|shared_fault)
           | handle_(mm|pte)_fault | page_fault | filemap_(nopage|fault|map_pages) | ^wp_page | ^install_page",
     ),
     (
@@ -230,8 +230,11 @@ mod tests {
             ("free_hot_cold_page", "frames"),
             ("zap_pte_range", "exit and unmap"),
             ("do_anonymous_page", "fault"),
+            ("vellum::space::path::fault::fault", "fault"),
+            ("vellum::space::locks::lookup::find", "regions"),
+            ("vellum::space::files::read::read", "regions"),
+            // Of a profile that was kept from before the rooms.
             ("vellum::space::fault::fault", "fault"),
-            ("vellum::space::lookup::find", "regions"),
             ("set_page_dirty", "page cache"),
             ("__set_page_dirty_buffers", "page cache"),
             (".text.lock.namei", "locks"),

@@ -67,7 +67,7 @@
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
 //! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`],
-//! [`reclaim`], [`space`], [`vm`]. The path of a page fault begins in `space/fault.rs`.
+//! [`reclaim`], [`space`], [`vm`]. The path of a page fault begins in `space/path/fault.rs`.
 #![no_std]
 
 extern crate alloc;

@@ -76,8 +76,8 @@ fn a_profile_of_the_core_names_its_functions() {
     let samples = profiler.finish(&names).expect("both have samples");
     for profile in &samples.profiles {
         for function in [
-            "vellum::space::fork::",
-            "vellum::space::fault::",
+            "vellum::space::life::fork::",
+            "vellum::space::path::fault::",
             "vellum::rmap::",
         ] {
             assert!(

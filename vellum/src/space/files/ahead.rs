@@ -1,0 +1,202 @@
+//! Having pages of a file read from its store, more than one at a time.
+//!
+//! A reader that goes on where it stopped will go on. So a page that it misses is read
+//! together with a window of those after it, which is twice as wide each time, up to a
+//! bound; a jump begins anew with as many pages as are asked for. This is Linux's
+//! on-demand readahead (2007) without its second half, which reads the next window
+//! while this one is used: an embedder whose devices work by themselves calls
+//! [`Vm::prefetch`] from a task of its own.
+
+use crate::ObjectId;
+use crate::addr::Pfn;
+use crate::frame::Flags;
+use crate::object::{Inserted, NewPages, NewRun, Object, ObjectKind, RUN_PAGES, run_length};
+use crate::platform::{IoError, Platform};
+use crate::rmap::ReverseMap;
+use crate::space::state::error::FileError;
+use crate::space::state::manager::Vm;
+use crate::space::state::page::PageBytes;
+use crate::sync::Pin;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::table::Format;
+
+/// Pages of a window at first.
+const FIRST_WINDOW: u64 = 4;
+/// Most pages of a window.
+const MAX_WINDOW: u64 = RUN_PAGES as u64 / 2;
+
+/// Where a reader is, and how far it is read ahead of. Threads that share it may
+/// confuse it, which costs reads and nothing else.
+#[derive(Debug, Default)]
+pub(super) struct Readahead {
+    /// The page that a reader who goes on asks for next.
+    next: AtomicU64,
+    /// Pages of the last window; 0 after a jump.
+    window: AtomicU64,
+}
+
+impl Readahead {
+    /// A read begins at page `first`.
+    pub fn begin(&self, first: u64) {
+        let next = self.next.load(Ordering::Relaxed);
+        if first != next && first + 1 != next {
+            self.window.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The read has come to page `next`.
+    pub fn end(&self, next: u64) {
+        self.next.store(next, Ordering::Relaxed);
+    }
+
+    /// A page is missing, and `asked` pages from there on are asked for: how many to
+    /// read.
+    pub fn pages(&self, index: u64, asked: u64) -> u64 {
+        let window = self.window.load(Ordering::Relaxed);
+        // The first page of a file is where readers of all of it begin.
+        let goes_on = window > 0 || index == self.next.load(Ordering::Relaxed);
+        let window = match goes_on {
+            true => (2 * window).clamp(FIRST_WINDOW, MAX_WINDOW),
+            false => 0,
+        };
+        self.window.store(window, Ordering::Relaxed);
+        asked.max(window)
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Has the pages around `len` bytes of a file from byte `offset` on read from its
+    /// store, as far as they are not cached (`posix_fadvise(POSIX_FADV_WILLNEED)`). Of
+    /// shared memory there is nothing to read.
+    ///
+    /// # Errors
+    /// [`FileError`]; the pages before the failing one have been read.
+    pub fn prefetch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        if !object.is_file() {
+            return Ok(());
+        }
+        let end = self.pages_for(offset.saturating_add(len).min(object.size()));
+        let mut next = self.page_of(offset);
+        while next < end {
+            let cached = self.is_cached(object, next);
+            if !cached {
+                self.with_room(|| self.fetch_run(object, id.handle, next, end - next))?;
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    fn is_cached(&self, object: &Object<R::Object>, index: u64) -> bool {
+        let pin = self.pin();
+        let ready = self.objects.peek_ready(&self.memory, &pin, object, index);
+        ready.is_some()
+    }
+
+    /// Has page `first` of a file read from its store, or from swap if it is one of shared memory,
+    /// if nobody has done so meanwhile, and with it up to `pages` pages as far as none of them is
+    /// cached. An error is that of the first page.
+    pub(super) fn fetch_run(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        first: u64,
+        pages: u64,
+    ) -> Result<(), FileError> {
+        let pages = pages.min(object.pages().saturating_sub(first));
+        if self.read_superpage_around(handle, first)? {
+            return Ok(());
+        }
+        let ObjectKind::File { store } = object.kind() else {
+            let is_swapped = self.objects.is_swapped(&self.pin(), object, first);
+            return match is_swapped {
+                true => self.fetch_page(handle, first),
+                false => Ok(()),
+            };
+        };
+        let mut inserted = 0;
+        let mut frames = [Pfn::NONE; RUN_PAGES];
+        if pages > 1 {
+            let pin = self.pin();
+            let wanted = &mut frames[..run_length(first, pages) as usize];
+            let new = NewPages::ToFill;
+            let count = self.objects.alloc_run(
+                &self.memory,
+                &pin,
+                (handle, first),
+                (new, self.payer(&pin)),
+                wanted,
+            )?;
+            let run = NewRun {
+                object: handle,
+                first,
+                frames: &wanted[..count],
+                pages: NewPages::ToFill,
+            };
+            inserted = self.objects.insert_run(&self.memory, &pin, &run)?;
+        }
+        if inserted == 0 {
+            return self.fetch_page(handle, first);
+        }
+        let mut result = Ok(());
+        let run = (first, &frames[..inserted]);
+        self.fill_run(object, store, run, |index, error| {
+            if index == first {
+                result = Err(error.into());
+            }
+        });
+        result
+    }
+
+    /// Fills pages of a file in a row, the first at `first`, which are locked for us, with a
+    /// reference to each, from its store, and unlocks them. Those that cannot be read leave
+    /// the cache, and `failed` is told their indices.
+    pub(in crate::space) fn fill_run(
+        &self,
+        object: &Object<R::Object>,
+        store: u64,
+        (first, frames): (u64, &[Pfn]),
+        mut failed: impl FnMut(u64, IoError),
+    ) {
+        let platform = self.memory.platform();
+        // SAFETY: the pages are locked and not up to date, so they are mapped nowhere and
+        // nobody else reads or writes them (invariant 10).
+        let whole = unsafe { platform.read_pages(store, first, frames) };
+        for (index, &frame) in (first..).zip(frames) {
+            let read = whole.or_else(|_| {
+                // SAFETY: as above.
+                unsafe { platform.read_page(store, index, frame) }
+            });
+            let pin = self.pin();
+            if let Err(error) = read {
+                self.objects.fill_failed(&self.memory, &pin, frame);
+                failed(index, error);
+                continue;
+            }
+            self.page_is_read(&pin, object, frame);
+        }
+    }
+
+    /// A page that is locked for us, with a reference, holds what its store has: it can
+    /// be used from now on.
+    pub(in crate::space) fn page_is_read(
+        &self,
+        pin: &Pin<'_>,
+        object: &Object<R::Object>,
+        frame: Pfn,
+    ) {
+        let index = self.memory.frame(frame).index();
+        let size = object.size();
+        let tail = self.within_page(size);
+        if index == self.page_of(size) && tail != 0 {
+            // The store may have what mappings stored past the end.
+            PageBytes::new(&self.memory, pin, frame).zero(tail..self.memory.frame_size());
+        }
+        debug_assert!(self.memory.frame(frame).has(Flags::LOCKED));
+        self.events(pin).page_reads.bump();
+        self.objects.filled(&self.memory, pin, frame);
+        self.note_inserted(pin, frame, Inserted::Cache);
+        self.memory.put(pin, frame);
+    }
+}

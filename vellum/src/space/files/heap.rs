@@ -1,0 +1,152 @@
+//! The heap (brk) and stack growth.
+
+use crate::addr::{PageRange, Prot, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::regions::map::{MapRequest, Placement};
+use crate::space::regions::unmap::DeadObjects;
+use crate::space::state::error::{FaultError, MapError};
+use crate::space::state::manager::Vm;
+use crate::space::state::region::Traits;
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Says where the heap begins. It is empty until [`Vm::set_heap_end`].
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`], [`MapError::BadRange`] if no user space can map `start`.
+    pub fn set_heap_start(&self, id: SpaceId, start: Vpn) -> Result<(), MapError> {
+        if start >= F::USER_END {
+            return Err(MapError::BadRange);
+        }
+        let guard = self.lock_named(id)?;
+        let space = guard.space();
+        space.heap_start.store(start.0, Ordering::Relaxed);
+        space.heap_end.store(start.0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Start and end of the heap.
+    pub fn heap(&self, id: SpaceId) -> Option<PageRange> {
+        let space = self.find_space(id)?;
+        Some(PageRange {
+            start: Vpn(space.heap_start.load(Ordering::Relaxed)),
+            end: Vpn(space.heap_end.load(Ordering::Relaxed)),
+        })
+    }
+
+    /// Moves the end of the heap: private zeroes are mapped or unmapped (brk).
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`] below the start, [`MapError::Occupied`] if something is in the way or
+    /// a stack would come too close, [`MapError::Limit`], [`MapError::OutOfMemory`].
+    pub fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
+        self.with_room(|| self.set_heap_end_once(id, end))
+    }
+
+    fn set_heap_end_once(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
+        let mut dead = DeadObjects::default();
+        let result = self.with_undivided(id, |pin, space| {
+            let start = Vpn(space.heap_start.load(Ordering::Relaxed));
+            let old = Vpn(space.heap_end.load(Ordering::Relaxed));
+            if end < start {
+                return Err(MapError::BadRange);
+            }
+            if end > old {
+                if self.end_below_stack(space, end) < end {
+                    return Err(MapError::Occupied);
+                }
+                let request = MapRequest {
+                    traits: Traits::HEAP,
+                    ..MapRequest::anonymous(end.0 - old.0, Prot::READ_WRITE)
+                }
+                .at(Placement::FixedFree(old));
+                self.map_locked(pin, space, &request, (0, 0), &mut dead)?;
+            } else if end < old {
+                let range = PageRange {
+                    start: end,
+                    end: old,
+                };
+                self.unmap_locked(pin, space, range, &mut dead)?;
+            }
+            space.heap_end.store(end.0, Ordering::Relaxed);
+            Ok(())
+        });
+        self.destroy_objects(dead);
+        result
+    }
+
+    /// Whether the region next above `page` is a stack that may grow to it.
+    /// Looks without locks; [`Vm::grow_stack`] looks again.
+    pub(in crate::space) fn is_below_stack(
+        &self,
+        _pin: &Pin<'_>,
+        space: Live<'_, R>,
+        page: Vpn,
+    ) -> bool {
+        let may_grow = self.look(space, page, |tree| {
+            match tree.first_ending_after(page.0) {
+                // Another thread's fault may have grown the stack since we looked.
+                Some(found) => {
+                    found.start <= page.0 || found.item.view().traits.has(Traits::GROWS_DOWN)
+                }
+                // It may be in the next tract.
+                None => space.is_divided() && space.has_stack.load(Ordering::Relaxed) != 0,
+            }
+        });
+        may_grow.unwrap_or(true)
+    }
+
+    /// Whether a stack that begins at `page`, which is free, is `gap` pages away
+    /// from what is mapped below. Another stack, and what nobody can access
+    /// anyway, may be closer: programs put such a mapping there as a guard.
+    fn keeps_gap(&self, space: Live<'_, R>, page: Vpn, gap: u64) -> bool {
+        let Some(below) = self.tree(space).last_at_most(page.0) else {
+            return true;
+        };
+        let view = below.view();
+        let is_guard = view.traits.has(Traits::GROWS_DOWN) || view.prot == Prot::NONE;
+        is_guard || page.0 - view.range.end.0 >= gap
+    }
+
+    /// Extends the stack above `page` down to it.
+    pub(in crate::space) fn grow_stack(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
+        let grown = self.with_undivided(id, |pin, space| Ok(self.grow_to(pin, space, page)));
+        grown.unwrap_or(Err(FaultError::NoSpace))
+    }
+
+    /// [`Vm::grow_stack`] for the holder of the space's lock.
+    fn grow_to(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> Result<(), FaultError> {
+        let handle = self.region_from(space, page);
+        if handle.is_none() {
+            return Err(FaultError::NoRegion);
+        }
+        let view = self.region(handle).view();
+        if view.range.contains(page) {
+            return Ok(());
+        }
+        let range = PageRange {
+            start: page,
+            end: view.range.end,
+        };
+        let growth = view.range.start.0 - page.0;
+        let limits = space.limits.get();
+        let allowed = view.traits.has(Traits::GROWS_DOWN)
+            && view.object == 0
+            && view.offset >= growth
+            && range.pages() <= limits.stack_pages
+            && self.keeps_gap(space, page, limits.stack_gap_pages)
+            && self
+                .check_limits(space, page, view.traits, (growth, 0))
+                .is_ok();
+        if !allowed {
+            return Err(FaultError::NoRegion);
+        }
+        let write = space.seq.write(pin);
+        self.resize_region(pin, space, &write, handle, range);
+        Ok(())
+    }
+}

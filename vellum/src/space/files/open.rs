@@ -1,0 +1,104 @@
+//! Objects that somebody has open.
+
+use super::ahead::Readahead;
+use super::buffers::Sinks;
+use crate::ObjectId;
+use crate::object::Told;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::FileError;
+use crate::space::state::manager::Vm;
+use crate::table::Format;
+
+/// An object as somebody has it open: what a kernel keeps in an open file beside the
+/// position. Threads may share it.
+///
+/// It is a user of the object, and must be given to [`Vm::close`].
+#[must_use = "an object that is not closed never ends"]
+#[derive(Debug)]
+pub struct OpenFile {
+    id: ObjectId,
+    /// Whose object it is.
+    manager: u64,
+    told: Told,
+    ahead: Readahead,
+}
+
+impl OpenFile {
+    /// The object.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Which errors of writing it has been told of.
+    pub(in crate::space) fn told(&self) -> &Told {
+        &self.told
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Opens an object: one user more. Its next sync tells of errors of writing back from
+    /// now on, and of one before if nobody has been told of it yet.
+    ///
+    /// # Errors
+    /// [`FileError::NoObject`].
+    pub fn open(&self, id: ObjectId) -> Result<OpenFile, FileError> {
+        let pin = self.pin();
+        let object = self.objects.hold_named(&pin, id);
+        let object = object.ok_or(FileError::NoObject)?;
+        Ok(OpenFile {
+            id,
+            manager: self.objects.manager(),
+            told: object.errors.begin(),
+            ahead: Readahead::default(),
+        })
+    }
+
+    /// Closes what was opened. The object ends with its last user; a file's dirty pages
+    /// are written then.
+    ///
+    /// # Errors
+    /// The file, if another manager has opened it, which is to close it.
+    pub fn close(&self, file: OpenFile) -> Result<(), OpenFile> {
+        if !self.has_opened(&file) {
+            return Err(file);
+        }
+        if self.objects.release(file.id.handle) {
+            self.destroy_object(file.id.handle);
+        }
+        Ok(())
+    }
+
+    /// Whether this manager has opened a file, whose object is held then.
+    #[inline]
+    pub(in crate::space) fn has_opened(&self, file: &OpenFile) -> bool {
+        file.manager == self.objects.manager()
+    }
+
+    /// [`Vm::read_at`], which reads pages of a file ahead of a reader that goes from one
+    /// page to the next.
+    ///
+    /// # Errors
+    /// As there. [`FileError::NoObject`] of what another manager has opened.
+    pub fn read_open(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        buffers: &mut [&mut [u8]],
+    ) -> Result<usize, FileError> {
+        if !self.has_opened(file) {
+            return Err(FileError::NoObject);
+        }
+        let mut sinks = Sinks::new(buffers);
+        let len = sinks.total();
+        // As in `read_at`.
+        self.read_ahead_of(
+            file.id,
+            &file.ahead,
+            offset,
+            len,
+            #[inline(always)]
+            |at, part| sinks.take(at, part),
+        )
+    }
+}

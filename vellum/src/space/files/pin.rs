@@ -1,0 +1,184 @@
+//! Pinning: pages that must stay where they are mapped (direct I/O, DMA).
+
+use core::cell::Cell;
+use core::fmt;
+
+use crate::addr::{Access, PageRange, Pfn, Vpn};
+use crate::frame::{Flags, Kind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::path::fault::{Fault, FaultStep, Resolved};
+use crate::space::state::error::FaultError;
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::SpaceId;
+use crate::table::{Format, LockedTable};
+
+/// Why a range could not be pinned. Nothing stays pinned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PinError {
+    /// The page could not be faulted in.
+    Fault(FaultError),
+    /// The page has as many pins as a frame can count.
+    TooManyPins,
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PinError::Fault(error) => error.fmt(f),
+            PinError::TooManyPins => f.write_str("the page is pinned too often"),
+        }
+    }
+}
+
+impl core::error::Error for PinError {}
+
+/// What to do next after a step on the way to a pin.
+fn again(step: FaultStep) -> FaultStep {
+    match step {
+        FaultStep::Done(_) => FaultStep::Again,
+        step => step,
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Faults in the pages from `start` on, as many as `frames` has room for,
+    /// and pins their frames, which are written to `frames`. Whatever the access, the space has
+    /// them to itself or shares them on purpose: a page of a private mapping that others can see
+    /// is copied first, as a store would copy it (Linux's `FAULT_FLAG_UNSHARE`, 2022). So what is
+    /// read by virtue of the pin is what the space sees, and nobody else's. A pinned frame stays
+    /// allocated until [`Vm::unpin`], whatever happens to its mapping; fork gives the child a copy
+    /// of a pinned page.
+    ///
+    /// # Errors
+    /// [`PinError`]; nothing stays pinned. Pages that were faulted in before the
+    /// failing one stay mapped. [`FaultError::NoRegion`] if a page is none that a
+    /// user space can map.
+    pub fn pin_pages(
+        &self,
+        id: SpaceId,
+        start: Vpn,
+        access: Access,
+        frames: &mut [Pfn],
+    ) -> Result<(), PinError> {
+        // Asked first: an address has no room for the high bits of a page number.
+        let pages = frames.len() as u64;
+        if pages > 0 && Self::checked_range(start, pages).is_err() {
+            return Err(PinError::Fault(FaultError::NoRegion));
+        }
+        for step in 0..frames.len() {
+            match self.pin_page(id, start.offset(step as u64), access) {
+                Ok(frame) => frames[step] = frame,
+                Err(error) => {
+                    // SAFETY: pinned by the steps before.
+                    unsafe { self.unpin(&frames[..step]) };
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pin_page(&self, id: SpaceId, page: Vpn, access: Access) -> Result<Pfn, PinError> {
+        let pinned = Cell::new(Err(PinError::TooManyPins));
+        let attempt = || {
+            self.attempt_to(id, page, access, |fault, entry| {
+                self.pin_found(fault, entry, &pinned)
+            })
+        };
+        self.attempt_until_done(id, page, None, &|| self.by_design(id, attempt))
+            .map_err(PinError::Fault)?;
+        pinned.get()
+    }
+
+    /// Pins the page that `entry` maps, if the entry allows the access and, in a private mapping,
+    /// nobody else can see the page (invariant 8). Otherwise takes the step that leads there.
+    fn pin_found(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+        pinned: &Cell<Result<Pfn, PinError>>,
+    ) -> Result<FaultStep, FaultError> {
+        let (found, level) = fault.lowest;
+        let is_private = !fault.view().is_shared();
+        if entry == 0 && is_private && fault.view().object != 0 {
+            return Ok(again(self.map_private_copy(fault)?));
+        }
+        if !F::is_mapped(entry) || !F::prot(entry, level).allows(fault.access) {
+            return Ok(again(self.resolve(fault, entry)?));
+        }
+        if level > 1 && is_private {
+            // Pins are of single pages, which have records of their own if they are an
+            // object's.
+            self.demote(fault.pin, fault.space, fault.entered.region, fault.page)?;
+            return Ok(FaultStep::Again);
+        }
+        let whole = self.tables_lock(fault.space);
+        let Some(table) = LockedTable::<F>::lock(&self.memory, fault.pin, found, whole) else {
+            return Ok(FaultStep::Again);
+        };
+        let now = table.load(F::index(fault.page, level));
+        let is_same = F::is_mapped(now) && F::is_leaf(now, level);
+        if !is_same || !F::prot(now, level).allows(fault.access) {
+            return Ok(FaultStep::Again);
+        }
+        let within = fault.page.0 & (F::pages_at(level) - 1);
+        let pfn = F::frame(now, level).offset(within as u32);
+        if is_private && !self.is_exclusive(pfn) {
+            drop(table);
+            return Ok(again(self.break_cow(fault, now)?));
+        }
+        pinned.set(self.pin_frame(pfn, fault.access));
+        Ok(FaultStep::Done(Resolved::Spurious))
+    }
+
+    /// Pins a frame whose entry's table is locked.
+    fn pin_frame(&self, pfn: Pfn, access: Access) -> Result<Pfn, PinError> {
+        let frame = self.memory.frame(pfn);
+        if !frame.pin() {
+            return Err(PinError::TooManyPins);
+        }
+        if access == Access::Write {
+            // Stores by a device set no mark in any entry.
+            if frame.kind() == Kind::Object {
+                // Whether or not it is set: who clears it next sees the pin.
+                frame.set(Flags::DIRTY);
+            } else if frame.has(Flags::LAZY_FREE) {
+                frame.clear(Flags::LAZY_FREE);
+            }
+        }
+        Ok(pfn)
+    }
+
+    /// Ends pins that [`Vm::pin_pages`] made.
+    ///
+    /// # Safety
+    /// [`Vm::pin_pages`] of this manager pinned each of the frames, and the pin has not
+    /// ended since. Nobody uses the frames by virtue of it any more.
+    pub unsafe fn unpin(&self, frames: &[Pfn]) {
+        let pin = self.pin();
+        for &pfn in frames {
+            if self.memory.frame(pfn).unpin() {
+                self.memory.free_unreferenced(&pin, pfn, 0);
+            }
+        }
+    }
+
+    /// Whether every page of `range` is mapped with the right to `access`:
+    /// what a prober of user memory asks before it copies. No page is missing in
+    /// an empty range; none beyond what a user space can map is accessible.
+    pub fn is_accessible(&self, id: SpaceId, range: PageRange, access: Access) -> bool {
+        let pin = self.pin();
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        if !range.is_empty() && range.end > F::USER_END {
+            return false;
+        }
+        let tables = self.tables(&pin, space);
+        (range.start.0..range.end.0).all(|page| {
+            let (entry, level) = tables.peek_settled(Vpn(page));
+            F::is_mapped(entry) && F::prot(entry, level).allows(access)
+        })
+    }
+}

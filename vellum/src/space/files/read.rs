@@ -1,0 +1,248 @@
+//! Reading bytes.
+
+use super::ahead::Readahead;
+use super::buffers::Sinks;
+use super::parts::FilePart;
+use crate::ObjectId;
+use crate::addr::Pfn;
+use crate::object::{Object, RUN_PAGES, run_length};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::FileError;
+use crate::space::state::manager::Vm;
+use crate::space::state::page::PageBytes;
+use crate::sync::Pin;
+use crate::table::Format;
+
+/// A read under way: bytes `offset + done` on, `left` of them.
+#[derive(Clone, Copy)]
+pub(in crate::space) struct Rest {
+    offset: u64,
+    pub(in crate::space) done: usize,
+    pub(in crate::space) left: usize,
+}
+
+impl Rest {
+    pub(in crate::space) fn place(self) -> u64 {
+        self.offset + self.done as u64
+    }
+}
+
+/// How far one run of pages was read.
+enum RunRead {
+    /// So many bytes, and whether the read is over.
+    Done(usize, bool),
+    /// The page with this index has to be read from its store or from swap first.
+    Absent(u64),
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Reads bytes of an object, from byte `offset` on, into `buffers`, one after the
+    /// other. Returns how many were read: fewer than there is room for at the
+    /// object's end only, or if a page could not be read after others had been. Holes
+    /// read as zeroes and stay holes.
+    ///
+    /// Not called pinned. Reads take no lock unless pages have to come from the
+    /// backing store, or pages are cut off meanwhile.
+    ///
+    /// # Errors
+    /// [`FileError`] if nothing was read.
+    pub fn read_at(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        buffers: &mut [&mut [u8]],
+    ) -> Result<usize, FileError> {
+        let mut sinks = Sinks::new(buffers);
+        let len = sinks.total();
+        // Inlined where runs are read, although single pages are read with it, too.
+        self.read_with(
+            id,
+            offset,
+            len,
+            #[inline(always)]
+            |at, part| sinks.take(at, part),
+        )
+    }
+
+    /// [`Vm::read_at`] for a reader of its own: calls `each` with the bytes of up to `len`
+    /// bytes from `offset` on, page by page, and their place in the read. `each`
+    /// returns how many of them it took; if not all, the read ends there. It is called
+    /// pinned and must not call the manager. It may be called again for a place, from
+    /// which on everything is then handed out anew.
+    ///
+    /// # Errors
+    /// [`FileError`] if nothing was read.
+    pub fn read_with(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        len: usize,
+        each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> Result<usize, FileError> {
+        self.read_ahead_of(id, &Readahead::default(), offset, len, each)
+    }
+
+    /// [`Vm::read_with`] of a reader whose way through the object is known.
+    pub(super) fn read_ahead_of(
+        &self,
+        id: ObjectId,
+        ahead: &Readahead,
+        offset: u64,
+        len: usize,
+        mut each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> Result<usize, FileError> {
+        let each = &mut each;
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        ahead.begin(self.page_of(offset));
+        let mut rest = Rest {
+            offset,
+            done: 0,
+            left: len,
+        };
+        while rest.left > 0 && offset < Self::MAX_SIZE {
+            let read = self.with_room(|| {
+                if self.goes_by_page() {
+                    return self.read_by_page((object, id.handle), ahead, rest, each);
+                }
+                match self.read_run_unheld(object, rest, each) {
+                    Some(RunRead::Done(count, over)) => Ok((count, over)),
+                    _ => self.read_run_held(object, id.handle, ahead, rest, each),
+                }
+            });
+            match read {
+                Ok((count, over)) => {
+                    rest.done += count;
+                    rest.left -= count;
+                    if over {
+                        break;
+                    }
+                }
+                Err(error) if rest.done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        ahead.end(self.page_of(offset.saturating_add(rest.done as u64)));
+        Ok(rest.done)
+    }
+
+    /// Reads one run without holding it. `None` if something was cut off meanwhile:
+    /// what `each` has been given does not count.
+    fn read_run_unheld(
+        &self,
+        object: &Object<R::Object>,
+        rest: Rest,
+        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> Option<RunRead> {
+        let begun = object.cuts.begin()?;
+        let read = self.read_run(&self.pin(), object, rest, each);
+        object.cuts.valid(begun).then_some(read)
+    }
+
+    /// Reads one run, whose pages nobody takes away meanwhile, and has them read from
+    /// their store if need be.
+    #[cold]
+    fn read_run_held(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        ahead: &Readahead,
+        rest: Rest,
+        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> Result<(usize, bool), FileError> {
+        let first = self.page_of(rest.place());
+        let end = rest.place().saturating_add(rest.left as u64);
+        let pages = run_length(first, self.pages_for(end) - first);
+        let _held = self.hold_pages(object, first..first + pages);
+        loop {
+            // The pin ends before a page is read.
+            let read = self.read_run(&self.pin(), object, rest, each);
+            match read {
+                RunRead::Done(count, over) => return Ok((count, over)),
+                RunRead::Absent(index) => {
+                    let pages = ahead.pages(index, self.pages_for(end) - index);
+                    self.fetch_run(object, handle, index, pages)?;
+                }
+            }
+        }
+    }
+
+    /// Hands out the part of one run of pages that is there, below the object's end.
+    fn read_run(
+        &self,
+        pin: &Pin<'_>,
+        object: &Object<R::Object>,
+        rest: Rest,
+        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> RunRead {
+        let (place, size) = (rest.place(), object.size());
+        if place >= size {
+            return RunRead::Done(0, true);
+        }
+        let end = size.min(place.saturating_add(rest.left as u64));
+        let first = self.page_of(place);
+        match run_length(first, self.pages_for(end) - first) {
+            1 => self.read_frames(pin, object, rest, end, &mut [Pfn::NONE], each),
+            pages => {
+                let frames = &mut [Pfn::NONE; RUN_PAGES][..pages as usize];
+                self.read_frames(pin, object, rest, end, frames, each)
+            }
+        }
+    }
+
+    /// [`Vm::read_run`] up to byte `end`, of as many pages as `frames` has room for.
+    // Always: of a single page little is left of it.
+    #[inline(always)]
+    fn read_frames(
+        &self,
+        pin: &Pin<'_>,
+        object: &Object<R::Object>,
+        rest: Rest,
+        end: u64,
+        frames: &mut [Pfn],
+        each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> RunRead {
+        let place = rest.place();
+        let first = self.page_of(place);
+        let looked_at = self
+            .objects
+            .peek_run(&self.memory, pin, object, first, frames);
+        let frames = &frames[..looked_at];
+        if frames.is_empty() {
+            return RunRead::Absent(first);
+        }
+        let mut done = 0;
+        for (index, &frame) in (first..).zip(frames) {
+            if frame == Pfn::NONE && object.is_file() {
+                return match done {
+                    0 => RunRead::Absent(index),
+                    _ => RunRead::Done(done, false),
+                };
+            }
+            let start = self.within_page(place + done as u64);
+            let left = (end - place) as usize - done;
+            let part = FilePart {
+                page: (frame != Pfn::NONE).then(|| PageBytes::new(&self.memory, pin, frame)),
+                start,
+                len: left.min(self.memory.frame_size() - start),
+            };
+            let taken = each(rest.done + done, &part).min(part.len);
+            done += taken;
+            if frame != Pfn::NONE {
+                self.note_touched(pin, frame);
+            }
+            if taken < part.len {
+                return RunRead::Done(done, true);
+            }
+        }
+        RunRead::Done(done, false)
+    }
+
+    /// Has a page of a file read from its store, or one of shared memory from swap, if nobody
+    /// has done so meanwhile.
+    pub(super) fn fetch_page(&self, handle: u32, index: u64) -> Result<(), FileError> {
+        let frame = self.get_page(handle, index)?;
+        self.memory.put(&self.pin(), frame);
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Lengths and holes.
+
+use core::ops::Range;
+
+use crate::ObjectId;
+use crate::object::Object;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::FileError;
+use crate::space::state::manager::Vm;
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Length of an object in bytes.
+    pub fn size(&self, id: ObjectId) -> Option<u64> {
+        Some(self.objects.find(id)?.size())
+    }
+
+    /// Sets an object's length in bytes (`ftruncate`). Pages past the new end are dropped
+    /// from the cache and from every mapping, copies that private mappings made of them
+    /// too, and the rest of the page of the new end is zeroed. What is added reads as
+    /// zeroes and takes no memory. A file's store is told to discard the pages, after
+    /// they have left the cache.
+    ///
+    /// Not called pinned. Waits for writes to what is cut off or added, and for pages
+    /// that are being read or written back.
+    ///
+    /// # Errors
+    /// [`FileError::TooLarge`]. Of a file [`FileError::Io`] if the page of the new or old
+    /// end could not be read, with nothing changed; or if the store did not discard
+    /// pages: the object has its new length then, and the call can be made again.
+    pub fn set_size(&self, id: ObjectId, size: u64) -> Result<(), FileError> {
+        if size > Self::MAX_SIZE {
+            return Err(FileError::TooLarge);
+        }
+        self.resize(id, size, true)
+    }
+
+    /// [`Vm::set_size`], which tells the store of it only if `discards`.
+    pub(in crate::space) fn resize(
+        &self,
+        id: ObjectId,
+        size: u64,
+        discards: bool,
+    ) -> Result<(), FileError> {
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        self.with_room(|| self.resize_once(object, id.handle, size, discards))
+    }
+
+    fn resize_once(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        size: u64,
+        discards: bool,
+    ) -> Result<(), FileError> {
+        loop {
+            let from = self.page_of(object.size().min(size));
+            let _held = self.hold_pages(object, from..u64::MAX);
+            let old = object.size();
+            if self.page_of(old) < from {
+                // Somebody cut it before the range was ours.
+                continue;
+            }
+            if size > old {
+                self.clear_tail(object, handle, old)?;
+                self.objects.extend_to(object, (size, self.pages_for(size)));
+                return Ok(());
+            }
+            return self.shorten(object, handle, size, discards);
+        }
+    }
+
+    fn shorten(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        size: u64,
+        discards: bool,
+    ) -> Result<(), FileError> {
+        let tail = self.within_page(size);
+        if tail != 0 {
+            self.fetch_if_stored(object, handle, self.page_of(size))?;
+        }
+        let pages = self.pages_for(size);
+        let _cut = object.cuts.cut();
+        self.objects.set_size_then(object, (size, pages), || {
+            // Pages first: a private copy made meanwhile came from a
+            // page that was still there, and is found afterwards.
+            self.drop_pages(handle, pages..u64::MAX);
+            self.zap_copies(handle, pages);
+        });
+        self.clear_tail(object, handle, size)?;
+        if discards {
+            self.discard(object, handle, pages..u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a hole of `len` bytes at `offset` (`FALLOC_FL_PUNCH_HOLE`): whole pages in
+    /// it leave the cache and every shared mapping, and give back their memory; parts of
+    /// pages are zeroed. Copies that private mappings made stay. The length stays.
+    ///
+    /// Not called pinned; waits as [`Vm::set_size`] does.
+    ///
+    /// # Errors
+    /// Of a file [`FileError::Io`], as there.
+    pub fn punch_hole(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        let end = offset.saturating_add(len).min(Self::MAX_SIZE);
+        self.with_room(|| self.punch_hole_once(object, id.handle, offset, end))
+    }
+
+    fn punch_hole_once(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        offset: u64,
+        end: u64,
+    ) -> Result<(), FileError> {
+        if offset >= end {
+            return Ok(());
+        }
+        let (first, last) = (self.page_of(offset), self.pages_for(end));
+        let _held = self.hold_pages(object, first..last);
+        let whole = self.pages_for(offset)..self.page_of(end);
+        for edge in self.edges(offset..end).into_iter().flatten() {
+            if edge.0 < object.pages() {
+                self.fetch_if_stored(object, handle, edge.0)?;
+            }
+        }
+        let _cut = object.cuts.cut();
+        for (index, part) in self.edges(offset..end).into_iter().flatten() {
+            if index < object.pages() {
+                self.clear_part(object, handle, index, part)?;
+            }
+        }
+        if whole.is_empty() {
+            return Ok(());
+        }
+        self.drop_pages(handle, whole.clone());
+        self.discard(object, handle, whole)
+    }
+
+    /// The pages of which `bytes` are a part and not the whole, with the part.
+    fn edges(&self, bytes: Range<u64>) -> [Option<(u64, Range<usize>)>; 2] {
+        let (start, end) = (self.within_page(bytes.start), self.within_page(bytes.end));
+        let (first, last) = (self.page_of(bytes.start), self.page_of(bytes.end));
+        if first == last {
+            return [(start < end).then_some((first, start..end)), None];
+        }
+        let head = (start > 0).then(|| (first, start..self.memory.frame_size()));
+        [head, (end > 0).then_some((last, 0..end))]
+    }
+
+    /// Tells a file's store that pages are zero from now on. They have left the cache;
+    /// one that a fault has read since goes again, for it may be as the store was before.
+    fn discard(
+        &self,
+        object: &Object<R::Object>,
+        handle: u32,
+        pages: Range<u64>,
+    ) -> Result<(), FileError> {
+        if let crate::object::ObjectKind::File { store } = object.kind() {
+            let platform = self.memory.platform();
+            platform.discard_pages(store, pages.clone())?;
+            self.drop_pages(handle, pages);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Where the data is.
+
+use crate::ObjectId;
+use crate::object::{Object, ObjectKind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::FileError;
+use crate::space::state::manager::Vm;
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The first byte at or after `offset` that may be other than zero (`SEEK_DATA`): one
+    /// in a page that takes memory, or that a file's store has bytes of
+    /// ([`Platform::find_page`]). Must not be called pinned.
+    ///
+    /// # Errors
+    /// [`FileError::NoData`] if there is none, or `offset` is at the end or past it.
+    pub fn seek_data(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
+        self.seek(id, offset, |object, size| {
+            let from = self.page_of(offset);
+            let cached = {
+                let pin = self.pin();
+                self.objects.radix(&pin, object).next_page(from)
+            };
+            let stored = match object.kind() {
+                ObjectKind::File { store } => self.memory.platform().find_page(store, from, true),
+                ObjectKind::SharedMemory => None,
+            };
+            let next = cached.into_iter().chain(stored).min();
+            next.map(|index| self.bytes_in(index).max(offset))
+                .filter(|&place| place < size)
+                .ok_or(FileError::NoData)
+        })
+    }
+
+    /// The first byte at or after `offset` from which on everything up to the next data
+    /// is zero, takes no memory, and is not in a file's store (`SEEK_HOLE`); the end if
+    /// there is no such. Must not be called pinned.
+    ///
+    /// # Errors
+    /// [`FileError::NoData`] if `offset` is at the end or past it.
+    pub fn seek_hole(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
+        self.seek(id, offset, |object, size| {
+            let end = self.page_of(size - 1) + 1;
+            let mut page = self.page_of(offset);
+            while page < end {
+                let hole = {
+                    let pin = self.pin();
+                    self.objects.next_hole(&pin, object, page)
+                };
+                page = match object.kind() {
+                    ObjectKind::File { store } => {
+                        let platform = self.memory.platform();
+                        platform.find_page(store, hole, false).unwrap_or(end)
+                    }
+                    ObjectKind::SharedMemory => hole,
+                };
+                // What the store has not may be in memory only.
+                if page == hole {
+                    break;
+                }
+            }
+            Ok(self.bytes_in(page.min(end)).max(offset).min(size))
+        })
+    }
+
+    /// Asks `look` what it finds below the object's end, until nothing was cut off while
+    /// it looked.
+    fn seek(
+        &self,
+        id: ObjectId,
+        offset: u64,
+        look: impl Fn(&Object<R::Object>, u64) -> Result<u64, FileError>,
+    ) -> Result<u64, FileError> {
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        let find = || {
+            let size = object.size();
+            if offset >= size {
+                return Err(FileError::NoData);
+            }
+            look(object, size)
+        };
+        if let Some(begun) = object.cuts.begin() {
+            let found = find();
+            if object.cuts.valid(begun) {
+                return found;
+            }
+        }
+        self.with_object_held(object, find)
+    }
+}

@@ -1,0 +1,479 @@
+//! Pages of objects leaving: truncation, and the end of an object.
+//!
+//! A page leaves its object under its page lock, unmapped first: the
+//! reverse-mapping design finds its entries, each is cleared through the slot
+//! that the visit hands out, its CPUs are flushed, and only then is the page
+//! free. A fault that maps the page meanwhile counts its mapping first and
+//! then looks at the page lock; we lock first and then look at the count
+//! (invariant 10).
+//!
+//! Truncation holds no space's lock. What it reaches of a space it reaches
+//! through a region that is in its object's tree, under that tree's lock, or
+//! through a table that is linked, under that table's; and it stays pinned
+//! until it has flushed, so that the space's record is not used anew
+//! (invariant 7). No spin lock is held at a flush.
+
+use core::ops::{ControlFlow, Range};
+
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{Flags, Frame, Kind};
+use crate::object::{ObjectId, ObjectKind, Pass, RUN_PAGES, run_length};
+use crate::platform::Platform;
+use crate::rmap::{ReverseMap, Verdict};
+use crate::space::locks::flush::{Lost, TakenAway};
+use crate::space::regions::zap::Zap;
+use crate::space::state::account::Resident;
+use crate::space::state::error::{FileError, MapError};
+use crate::space::state::manager::Vm;
+use crate::space::state::region::Region;
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, Turn};
+use crate::table::{Entry, Format, Gather, LockedTable, Users};
+use crate::tree::IntervalItem;
+
+/// Entries that one visit changes before their CPUs are flushed.
+const BATCH: usize = 64;
+
+/// An entry that was changed.
+pub(in crate::space) struct StaleEntry<'a> {
+    /// Handle of its space.
+    pub(in crate::space) space: u32,
+    pub(in crate::space) page: Vpn,
+    /// Its table, if no entry of it was live any more.
+    pub(in crate::space) emptied: Option<Pfn>,
+    /// From before the change.
+    pub(in crate::space) taken: TakenAway<'a>,
+}
+
+/// Entries whose old translations are still to be flushed.
+pub(in crate::space) struct Stale<'a> {
+    entries: [Option<StaleEntry<'a>>; BATCH],
+    used: usize,
+}
+
+impl<'a> Stale<'a> {
+    pub(in crate::space) fn new() -> Self {
+        Stale {
+            entries: [const { None }; BATCH],
+            used: 0,
+        }
+    }
+
+    pub(in crate::space) fn is_full(&self) -> bool {
+        self.used == BATCH
+    }
+
+    pub(in crate::space) fn push(&mut self, entry: StaleEntry<'a>) {
+        self.entries[self.used] = Some(entry);
+        self.used += 1;
+    }
+}
+
+/// A page of an object, locked for us.
+pub(super) enum NextPage {
+    /// With a reference.
+    Page(u64, Pfn),
+    /// Somebody else has it; a reference comes with it.
+    Busy(Pfn),
+    /// Look again.
+    Again,
+    /// There is none left.
+    End,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Whether CPUs may know pages of the space by places from which `mremap`
+    /// has moved them. Asked after an entry was cleared, under the lock of whose
+    /// table the move made it.
+    fn is_moving(space: Live<'_, R>) -> bool {
+        space.moving.load(Ordering::Acquire) != 0
+    }
+
+    /// Has the whole space flushed if one of its moves is under way.
+    pub(in crate::space) fn note_move(space: Live<'_, R>, gather: &mut Gather<'_, P>) {
+        if Self::is_moving(space) {
+            gather.stale(Vpn(0));
+            gather.stale(Vpn(F::USER_END.0 - 1));
+        }
+    }
+
+    /// Flushes and forgets stale entries, and unlinks the tables that they left
+    /// empty. The caller is pinned since before the entries were found.
+    pub(in crate::space) fn flush_stale(&self, pin: &Pin<'_>, stale: &mut Stale<'_>) {
+        let entries = stale.entries[..stale.used].iter_mut();
+        for entry in entries.filter_map(Option::take) {
+            let space = self.live_at(entry.space);
+            match entry.emptied {
+                None if Self::is_moving(space) => self.flush_range(pin, space, None),
+                None => self.flush_page(pin, space, entry.page),
+                Some(table) => self.unlink_emptied(pin, space, entry.page, table),
+            }
+            drop(entry.taken);
+        }
+        stale.used = 0;
+    }
+
+    /// Unlinks a table of `space` if it is still empty, and flushes: it, and
+    /// `page`, whose entry in it was cleared.
+    #[cold]
+    fn unlink_emptied(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn, table: Pfn) {
+        let mut gather = self.gather(pin, space);
+        gather.stale(page);
+        Self::note_move(space, &mut gather);
+        // While a table is linked its space has not ended; whoever ends the
+        // space, or unmaps the range, finds the table and unlinks it first.
+        if let Some(table) = LockedTable::lock(&self.memory, pin, table, self.tables_lock(space)) {
+            self.tables(pin, space).unlink_if_empty(table, &mut gather);
+            self.count_tables(pin, space, 0, gather.tables_freed());
+        }
+    }
+
+    /// Removes every mapping of a page that leaves its object and whose page lock is
+    /// ours, with a reference. If its content stays somewhere, the marks of its entries go to
+    /// the page, and an entry of a locked range ends the attempt; otherwise nobody asks any more
+    /// whether it is dirty.
+    pub(in crate::space) fn unmap_page(&self, pin: &Pin<'_>, page: Pfn, content_stays: bool) {
+        let env = self.env(pin);
+        let frame = self.memory.frame(page);
+        let kind = match self.objects.get(frame.owner()).kind() {
+            ObjectKind::File { .. } => Resident::File,
+            ObjectKind::SharedMemory => Resident::SharedMemory,
+        };
+        let mut stale = Stale::new();
+        let mut spins = 0;
+        while frame.maps_after_lock() > 0 {
+            let (mut is_large, mut is_locked) = (false, false);
+            let report = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+                let space = self.live_at(slot.space());
+                is_locked = content_stays && self.is_locked(space, slot.page());
+                is_large = slot.is_large();
+                if stale.is_full() || is_large || is_locked {
+                    return Verdict::Stop;
+                }
+                let taken = self.take_away(space);
+                let dirty = slot.clear().dirty;
+                if content_stays && dirty {
+                    frame.set_if_clear(Flags::DIRTY);
+                }
+                stale.push(StaleEntry {
+                    space: slot.space(),
+                    page: slot.page(),
+                    emptied: slot.emptied(),
+                    taken,
+                });
+                self.count_resident(pin, space, kind, u64::MAX);
+                Verdict::Unmapped
+            });
+            if content_stays {
+                self.count_lookups(pin, 1, &report);
+            }
+            self.flush_stale(pin, &mut stale);
+            for _ in 0..report.unmapped {
+                self.memory.put(pin, page);
+            }
+            if is_locked {
+                break;
+            }
+            let cleared = is_large && self.clear_huge_of(pin, page, content_stays);
+            if !cleared && report.unmapped == 0 {
+                // Somebody counted a mapping and has not made the entry yet, or is clearing it.
+                pin.relax(spins);
+                spins += 1;
+            }
+        }
+        self.rmap.wait_for_flushes(&env, page);
+    }
+
+    /// The first page in `range` that is cached, locked if possible.
+    pub(super) fn lock_next(&self, pin: &Pin<'_>, handle: u32, range: Range<u64>) -> NextPage {
+        let object = self.objects.get(handle);
+        let next = self.objects.radix(pin, object).next(range.start);
+        let Some((index, page)) = next.filter(|(index, _)| *index < range.end) else {
+            return NextPage::End;
+        };
+        if !self.memory.frame(page).try_get(Turn::at(pin, page.0)) {
+            return NextPage::Again;
+        }
+        if !self.objects.locks.try_lock(&self.memory, page) {
+            return NextPage::Busy(page);
+        }
+        let frame = self.memory.frame(page);
+        if frame.kind() != Kind::Object || frame.owner() != handle || frame.index() != index {
+            self.objects.locks.unlock(&self.memory, pin, page);
+            self.memory.put(pin, page);
+            return NextPage::Again;
+        }
+        NextPage::Page(index, page)
+    }
+
+    /// Takes every page of `range` out of an object, whose range the caller holds or
+    /// which has no user.
+    pub(super) fn drop_pages(&self, handle: u32, range: Range<u64>) {
+        if self.has_huge() {
+            (self.objects).end_run(&self.memory, &self.pin(), handle, &range);
+        }
+        loop {
+            // First: a page whose slot is gone cannot come back meanwhile.
+            self.drop_slots(handle, range.clone());
+            self.drop_cached(handle, range.clone());
+            // If the range is not held, reclaim may have had a page leave.
+            let object = self.objects.get(handle);
+            let slot = self.objects.next_slot(&self.pin(), object, range.start);
+            if slot.is_none_or(|index| index >= range.end) {
+                return;
+            }
+        }
+    }
+
+    /// [`Vm::drop_pages`] of those in memory.
+    fn drop_cached(&self, handle: u32, mut range: Range<u64>) {
+        let mut spins = 0;
+        loop {
+            let pin = self.pin();
+            let next = self.drop_free_pages(&pin, handle, range.clone());
+            if next > range.start {
+                range.start = next;
+                continue;
+            }
+            match self.lock_next(&pin, handle, range.clone()) {
+                NextPage::End => return,
+                NextPage::Again => {
+                    pin.relax(spins);
+                    spins += 1;
+                }
+                NextPage::Busy(page) => {
+                    drop(pin);
+                    self.wait_for_page(page);
+                }
+                NextPage::Page(index, page) => {
+                    self.unmap_page(&pin, page, false);
+                    let object = self.objects.get(handle);
+                    self.objects.detach(&self.memory, &pin, object, index, page);
+                    self.objects.locks.unlock(&self.memory, &pin, page);
+                    self.note_removed(&pin, page);
+                    // Ours and the cache's.
+                    self.memory.put(&pin, page);
+                    self.memory.put(&pin, page);
+                }
+            }
+        }
+    }
+
+    /// Takes the first cached pages of `range` out of an object as long as their page
+    /// locks are free, those of one node of its tree at most. Returns the index to go
+    /// on from.
+    fn drop_free_pages(&self, pin: &Pin<'_>, handle: u32, range: Range<u64>) -> u64 {
+        let object = self.objects.get(handle);
+        let Some((first, _)) = self.objects.radix(pin, object).next(range.start) else {
+            return range.start;
+        };
+        if first >= range.end {
+            return range.start;
+        }
+        let end = first + run_length(first, range.end - first);
+        let mut locked = [Pfn::NONE; RUN_PAGES];
+        let (mut count, mut done) = (0, end);
+        self.objects
+            .radix(pin, object)
+            .each_in(first..end, |index, page| {
+                if index > done {
+                    return;
+                }
+                // Needs no reference: nobody else takes it out, but whoever could not fill it,
+                // and then its frame is not used anew while we are pinned.
+                let frame = self.memory.frame(page);
+                if !self.objects.locks.try_lock(&self.memory, page) {
+                    done = index;
+                } else if frame.owner() != handle {
+                    self.objects.locks.unlock(&self.memory, pin, page);
+                    done = index;
+                } else {
+                    locked[count] = page;
+                    count += 1;
+                }
+            });
+        if count == 0 {
+            return first;
+        }
+        let locked = &locked[..count];
+        Frame::fence_after_locks();
+        for &page in locked {
+            if self.memory.frame(page).counts().maps() > 0 {
+                self.unmap_page(pin, page, false);
+            }
+        }
+        if self.goes_by_page() {
+            self.drop_one_by_one(pin, object, locked);
+        } else {
+            self.objects
+                .detach_run(&self.memory, pin, object, first..done, locked);
+            self.note_removed_all(pin, locked);
+            self.objects.let_go_run(&self.memory, pin, locked);
+        }
+        done
+    }
+
+    /// Sets an object's length in pages. Pages after the new end are dropped from the
+    /// cache and from every mapping, copies that private mappings made of them
+    /// too; accesses there then fail with [`FaultError::PastEnd`](crate::space::FaultError::PastEnd).
+    /// A length beyond [`Vm::MAX_SIZE`] is that one ([`Vm::set_size`] refuses it instead).
+    ///
+    /// # Errors
+    /// [`MapError::NoObject`]. [`MapError::OutOfMemory`] if the object grows, its old end
+    /// lies within a page, and that could not be had.
+    pub fn truncate(&self, id: ObjectId, pages: u64) -> Result<(), MapError> {
+        self.resize(id, self.bytes_in(pages), false)
+            .map_err(|error| match error {
+                FileError::NoObject => MapError::NoObject,
+                FileError::GroupLimit(group) => MapError::GroupLimit(group),
+                _ => MapError::OutOfMemory,
+            })
+    }
+
+    /// Unmaps the private copies of an object's pages at or after `first`.
+    pub(super) fn zap_copies(&self, handle: u32, first: u64) {
+        let pin = self.pin();
+        let regions = self.objects.regions(&self.regions, handle);
+        let mut pass = Pass::default();
+        loop {
+            // What one region lost. It is dropped, and so flushed and freed,
+            // when the lock of the regions has been let go of.
+            let delayed = self.delay_flush(&pin);
+            let mut lost: Option<Lost<'_, P>> = None;
+            let done = regions.pass_by_age(&pin, (first, u64::MAX), &mut pass, |_, region| {
+                self.zap_copies_in(&pin, region, first, &mut lost)
+            });
+            drop(lost);
+            drop(delayed);
+            if done {
+                return;
+            }
+        }
+    }
+
+    /// [`Vm::zap_copies`] of one region, the lock of the object's regions held.
+    /// Breaks if there was something to clear, which is in `lost` then: there
+    /// may be more.
+    fn zap_copies_in<'p>(
+        &'p self,
+        pin: &'p Pin<'p>,
+        region: &Region<R>,
+        first: u64,
+        lost: &mut Option<Lost<'p, P>>,
+    ) -> ControlFlow<()> {
+        let view = region.view();
+        if view.is_shared() {
+            return ControlFlow::Continue(());
+        }
+        let space = self.live_at(region.space());
+        let skipped = first.saturating_sub(region.first_index());
+        let range = PageRange {
+            start: view.range.start.offset(skipped),
+            end: view.range.end,
+        };
+        let is_copy = |entry| match entry {
+            Entry::Leaf(pfn) => {
+                pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous
+            }
+            // Private pages only go to swap.
+            Entry::Swap(_) => true,
+            Entry::Empty | Entry::Table(_) => false,
+        };
+        let zap = Zap {
+            vm: self,
+            pin,
+            space,
+            region,
+            users: Users::Hardware,
+        };
+        let tables = self.tables(pin, space);
+        for span in tables.spans(range) {
+            let (gather, _) = lost.get_or_insert_with(|| self.lose(pin, space));
+            let rest = zap.span(&span, gather, is_copy);
+            tables.unlink_if_empty(span.table, gather);
+            if rest.is_some() {
+                break;
+            }
+        }
+        let Some((gather, _)) = lost else {
+            return ControlFlow::Continue(());
+        };
+        if gather.is_empty() {
+            // The next region may be another space's.
+            *lost = None;
+            return ControlFlow::Continue(());
+        }
+        Self::note_move(space, gather);
+        self.count_tables(pin, space, 0, gather.tables_freed());
+        ControlFlow::Break(())
+    }
+
+    /// Moves the dirty marks of a page's entries to the page. A store made
+    /// after this sets a mark again, because the CPUs have been flushed.
+    pub(super) fn take_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
+        self.clear_dirty_marks(pin, page);
+        self.rmap.wait_for_flushes(&self.env(pin), page);
+    }
+
+    fn clear_dirty_marks(&self, pin: &Pin<'_>, page: Pfn) {
+        let frame = self.memory.frame(page);
+        if frame.counts().maps() == 0 {
+            return;
+        }
+        let env = self.env(pin);
+        let mut stale = Stale::new();
+        loop {
+            let mut more = false;
+            self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
+                if stale.is_full() {
+                    more = true;
+                    return Verdict::Stop;
+                }
+                let taken = self.take_away(self.live_at(slot.space()));
+                if slot.take_dirty() {
+                    frame.set_if_clear(Flags::DIRTY);
+                    stale.push(StaleEntry {
+                        space: slot.space(),
+                        page: slot.page(),
+                        emptied: None,
+                        taken,
+                    });
+                }
+                Verdict::Keep
+            });
+            self.flush_stale(pin, &mut stale);
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Whoever made the object is done with it. It ends with its last mapping and the last
+    /// that has it open; a file's dirty pages are written then.
+    ///
+    /// # Errors
+    /// [`MapError::NoObject`], also if it was released before: those who map it or have it
+    /// open keep it.
+    pub fn release_object(&self, id: ObjectId) -> Result<(), MapError> {
+        let is_last = self.objects.release_named(&self.pin(), id);
+        if is_last.ok_or(MapError::NoObject)? {
+            self.destroy_object(id.handle);
+        }
+        Ok(())
+    }
+
+    /// Ends an object without users: writes what is dirty, drops its pages.
+    pub(in crate::space) fn destroy_object(&self, handle: u32) {
+        if self.write_back_all(handle).error.is_some() {
+            self.events(&self.pin()).lost_objects.bump();
+        }
+        self.drop_pages(handle, 0..u64::MAX);
+        self.objects.retire(&self.pin(), handle);
+    }
+
+    /// The space a table belongs to, by handle, for reports.
+    pub(crate) fn space_named_by(&self, handle: u32) -> SpaceId {
+        self.live_at(handle).id()
+    }
+}

@@ -1,0 +1,384 @@
+//! Writing pages of files back to their stores.
+//!
+//! A page is written under its page lock, so that a truncation waits for it and nobody
+//! writes it twice at once. Its marks are taken away first: the mark in the object's
+//! tree, left by calls that write; the flag in its record, left by entries that were
+//! taken away and by devices; the marks in the entries that map it, whose CPUs are
+//! flushed. What is stored after that marks it again, what was stored before is
+//! written. Pages in a row go to the store in one transfer.
+//!
+//! **Errors.** What the store refuses stays dirty, and everybody who has the file open is
+//! told once, by their next sync, whoever caused the write (`object/errors.rs`).
+
+use core::ops::Range;
+
+use super::open::OpenFile;
+use super::truncate::NextPage;
+use crate::addr::Pfn;
+use crate::frame::Flags;
+use crate::object::{ObjectId, ObjectKind, RUN_PAGES, run_length};
+use crate::platform::{IoError, Platform};
+use crate::rmap::ReverseMap;
+use crate::space::state::error::{FaultError, FileError};
+use crate::space::state::manager::Vm;
+use crate::sync::Pin;
+use crate::table::Format;
+
+/// Pages looked at under one pin.
+const PAGES_A_PIN: usize = 64;
+
+/// Which pages of a range to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Selection {
+    /// Those that calls have written: found by their marks in the object's tree.
+    Marked,
+    /// Those that mappings and devices have written, too: every cached page is looked at.
+    All,
+}
+
+/// What a write-back has done.
+#[derive(Default)]
+pub(super) struct WrittenBack {
+    /// Pages that the store took.
+    pub pages: u64,
+    /// Pages that it was given, those that it refused among them.
+    given: u64,
+    /// Index of the first page that was not looked at.
+    next: u64,
+    /// If the store refused a page.
+    pub error: Option<IoError>,
+}
+
+/// Pages in a row, locked, with a reference each, and not dirty any more.
+struct DirtyRun {
+    first: u64,
+    frames: [Pfn; RUN_PAGES],
+    /// Bit `n` is set if page `n` was pinned when its marks were taken: a device may store to it
+    /// until it is unpinned, which may be before the store has the page and after it was read.
+    pinned: u64,
+    len: usize,
+}
+
+const _: () = assert!(RUN_PAGES <= u64::BITS as usize);
+
+impl DirtyRun {
+    fn new() -> DirtyRun {
+        DirtyRun {
+            first: 0,
+            frames: [Pfn::NONE; RUN_PAGES],
+            pinned: 0,
+            len: 0,
+        }
+    }
+
+    fn frames(&self) -> &[Pfn] {
+        &self.frames[..self.len]
+    }
+
+    /// Whether page `index` would come next.
+    fn goes_on_with(&self, index: u64) -> bool {
+        self.len == 0 || self.first + self.len as u64 == index
+    }
+
+    fn push(&mut self, index: u64, page: Pfn, is_pinned: bool) {
+        if self.len == 0 {
+            self.first = index;
+        }
+        self.frames[self.len] = page;
+        self.pinned |= u64::from(is_pinned) << self.len;
+        self.len += 1;
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Writes every page of an object that is newer than its backing store:
+    /// pages marked dirty, and pages with a dirty mark in an entry that maps
+    /// them. Waits for pages that are being filled. Then has the store make them safe.
+    /// Returns how many pages were written.
+    ///
+    /// # Errors
+    /// [`FaultError::Io`] if the store refused a page, which stays dirty; the
+    /// others were written. [`Vm::fsync`] also tells of what others found.
+    pub fn sync(&self, id: ObjectId) -> Result<u64, FaultError> {
+        self.objects.find(id).ok_or(FaultError::NoObject)?;
+        self.sync_pages(id.handle, 0..u64::MAX)
+            .map_err(FaultError::from)
+    }
+
+    /// [`Vm::sync`] of the file that `file` has open (`fsync`).
+    ///
+    /// # Errors
+    /// [`FileError::Io`] if the store refused a page, now or when somebody else had it
+    /// written since `file` was opened or told of such last. Pages that were refused are
+    /// still dirty, and the next call tries again. [`FileError::NoObject`].
+    pub fn fsync(&self, file: &OpenFile) -> Result<u64, FileError> {
+        self.fsync_range(file, 0, u64::MAX)
+    }
+
+    /// [`Vm::fsync`] of the pages around `len` bytes from byte `offset` on
+    /// (`sync_file_range`, `msync`). Errors of other pages are told of, too.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fsync_range(&self, file: &OpenFile, offset: u64, len: u64) -> Result<u64, FileError> {
+        if !self.has_opened(file) {
+            return Err(FileError::NoObject);
+        }
+        let object = self.objects.find(file.id()).ok_or(FileError::NoObject)?;
+        let end = self.pages_for(offset.saturating_add(len));
+        let result = self.sync_pages(file.id().handle, self.page_of(offset)..end);
+        if object.errors.tell(file.told()) {
+            return Err(FileError::Io);
+        }
+        Ok(result?)
+    }
+
+    /// Writes up to about `pages` pages of a file that calls have written (not those that
+    /// only mappings have stored to), where the last such call stopped: for the
+    /// embedder's task that keeps few pages dirty, see [`Vm::object_stats`]. Does not
+    /// have the store make them safe. Pages that the store refuses count among the `pages`.
+    /// Returns how many were written.
+    ///
+    /// # Errors
+    /// [`FileError::Io`] if the store refused a page; it stays dirty, and everybody
+    /// who has the file open is told by their next sync. [`FileError::NoObject`].
+    pub fn write_back(&self, id: ObjectId, pages: u64) -> Result<u64, FileError> {
+        let done = self.write_back_some(id, pages)?;
+        match done.error {
+            Some(error) => Err(error.into()),
+            None => Ok(done.pages),
+        }
+    }
+
+    /// [`Vm::write_back`]: gives the store fewer than `pages` and [`RUN_PAGES`] together.
+    pub(super) fn write_back_some(
+        &self,
+        id: ObjectId,
+        pages: u64,
+    ) -> Result<WrittenBack, FileError> {
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
+        let start = object.write_back_from();
+        let mut done = self.write_back_pages(id.handle, start..u64::MAX, Selection::Marked, pages);
+        if done.given < pages && done.error.is_none() {
+            let rest = pages - done.given;
+            let wrapped = self.write_back_pages(id.handle, 0..start, Selection::Marked, rest);
+            done = WrittenBack {
+                pages: done.pages + wrapped.pages,
+                given: done.given + wrapped.given,
+                ..wrapped
+            };
+        }
+        object.set_write_back_from(done.next);
+        Ok(done)
+    }
+
+    /// Waits until every unmapping that is under way has flushed. Until then a
+    /// CPU may have stored through an old translation, and the page is marked
+    /// dirty only after the flush; unmappings are pinned from the one to the
+    /// other.
+    fn wait_for_unmappings(&self) {
+        self.memory.wait_for_pins();
+    }
+
+    /// Writes what is dirty of `range` and has the store make it safe.
+    fn sync_pages(&self, handle: u32, range: Range<u64>) -> Result<u64, IoError> {
+        let object = self.objects.get(handle);
+        let ObjectKind::File { store } = object.kind() else {
+            return Ok(0);
+        };
+        self.wait_for_unmappings();
+        let written = self.write_back_pages(handle, range.clone(), Selection::All, u64::MAX);
+        if let Err(error) = self.memory.platform().flush_store(store) {
+            // Nobody knows what the store still has of what it took before.
+            self.make_dirty(handle, range);
+            object.errors.record();
+            return Err(error);
+        }
+        match written.error {
+            Some(error) => Err(error),
+            None => Ok(written.pages),
+        }
+    }
+
+    /// Writes a page of a file if it is dirty, and dirty ones in a row after it; waits for
+    /// nobody. Returns how many pages the store took, and whether it refused one.
+    pub(in crate::space) fn write_cluster(&self, handle: u32, index: u64) -> (u64, bool) {
+        let mut run = DirtyRun::new();
+        let mut next = index;
+        let end = index + run_length(index, RUN_PAGES as u64);
+        let ended = self.collect(handle, &mut next, end, Selection::All, &mut run);
+        let mut done = WrittenBack::default();
+        // While pages of it are locked, the object is the one that they were found in.
+        if let ObjectKind::File { store } = self.objects.get(handle).kind() {
+            self.give_run(store, handle, &run, &mut done);
+        }
+        if let NextPage::Busy(page) = ended {
+            self.memory.put(&self.pin(), page);
+        }
+        (done.pages, done.error.is_some())
+    }
+
+    /// Writes what is dirty of an object that has no user any more.
+    pub(super) fn write_back_all(&self, handle: u32) -> WrittenBack {
+        self.write_back_pages(handle, 0..u64::MAX, Selection::All, u64::MAX)
+    }
+
+    /// Marks all cached pages of `range` as newer than their store.
+    fn make_dirty(&self, handle: u32, mut range: Range<u64>) {
+        let object = self.objects.get(handle);
+        loop {
+            let pin = self.pin();
+            match self.lock_next(&pin, handle, range.clone()) {
+                NextPage::End => return,
+                NextPage::Again => pin.relax(0),
+                NextPage::Busy(page) => {
+                    drop(pin);
+                    self.wait_for_page(page);
+                }
+                NextPage::Page(index, page) => {
+                    self.objects
+                        .mark_dirty(&self.memory, &pin, object, index..index + 1);
+                    self.release_page(&pin, page);
+                    range.start = index + 1;
+                }
+            }
+        }
+    }
+
+    /// Unlocks a page and drops the reference that came with its lock.
+    fn release_page(&self, pin: &Pin<'_>, page: Pfn) {
+        self.objects.locks.unlock(&self.memory, pin, page);
+        self.memory.put(pin, page);
+    }
+
+    /// Writes the wanted pages of `range` that are dirty, until the store has been given about
+    /// `limit`.
+    fn write_back_pages(
+        &self,
+        handle: u32,
+        range: Range<u64>,
+        wanted: Selection,
+        limit: u64,
+    ) -> WrittenBack {
+        let mut done = WrittenBack {
+            next: range.start,
+            ..WrittenBack::default()
+        };
+        let ObjectKind::File { store } = self.objects.get(handle).kind() else {
+            return done;
+        };
+        let mut spins = 0;
+        while done.given < limit {
+            let mut run = DirtyRun::new();
+            let ended = self.collect(handle, &mut done.next, range.end, wanted, &mut run);
+            match ended {
+                _ if run.len > 0 => {
+                    spins = 0;
+                    self.give_run(store, handle, &run, &mut done);
+                }
+                NextPage::End => {
+                    done.next = 0;
+                    break;
+                }
+                NextPage::Again => {
+                    self.memory.platform().relax(spins);
+                    spins += 1;
+                }
+                NextPage::Busy(page) => {
+                    self.wait_for_page(page);
+                    continue;
+                }
+                NextPage::Page(..) => {}
+            }
+            if let NextPage::Busy(page) = ended {
+                self.memory.put(&self.pin(), page);
+            }
+        }
+        done
+    }
+
+    /// Locks dirty pages in a row, from `next` on, and takes their marks away. Returns why
+    /// it stopped: what it found instead of a page that goes on, with a reference if that
+    /// is somebody else's; a page that is not in the run has been released.
+    fn collect(
+        &self,
+        handle: u32,
+        next: &mut u64,
+        end: u64,
+        wanted: Selection,
+        run: &mut DirtyRun,
+    ) -> NextPage {
+        let object = self.objects.get(handle);
+        let pin = self.pin();
+        for _ in 0..PAGES_A_PIN {
+            if wanted == Selection::Marked {
+                match self.objects.next_marked(&pin, object, *next..end) {
+                    Some(index) => *next = index,
+                    None => return NextPage::End,
+                }
+            }
+            let (index, page) = match self.lock_next(&pin, handle, *next..end) {
+                NextPage::Page(index, page) => (index, page),
+                other => return other,
+            };
+            if !run.goes_on_with(index) {
+                self.release_page(&pin, page);
+                return NextPage::Page(index, page);
+            }
+            *next = index + 1;
+            self.take_dirty_marks(&pin, page);
+            let frame = self.memory.frame(page);
+            let marked = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
+            let written = self
+                .objects
+                .mark_clean(&self.memory, &pin, object, index..index + 1);
+            if marked || written {
+                frame.set(Flags::WRITEBACK);
+                run.push(index, page, frame.counts().pins() > 0);
+            } else {
+                self.release_page(&pin, page);
+                if run.len > 0 {
+                    return NextPage::Page(index, page);
+                }
+            }
+        }
+        NextPage::Page(*next, Pfn::NONE)
+    }
+
+    /// Writes a run and releases its pages. If the store refuses the whole, each page is
+    /// tried by itself.
+    fn give_run(&self, store: u64, handle: u32, run: &DirtyRun, done: &mut WrittenBack) {
+        let platform = self.memory.platform();
+        let object = self.objects.get(handle);
+        done.given += run.len as u64;
+        let whole = match run.len {
+            1 => Err(IoError),
+            _ => platform.write_pages(store, run.first, run.frames()),
+        };
+        for (step, &page) in run.frames().iter().enumerate() {
+            let index = run.first + step as u64;
+            let written = whole.or_else(|_| platform.write_page(store, index, page));
+            let frame = self.memory.frame(page);
+            let pin = self.pin();
+            // A device may have stored to a page that was pinned; one that is pinned since has a
+            // flag in its record.
+            let was_pinned = run.pinned >> step & 1 != 0;
+            if written.is_err() || was_pinned {
+                self.objects
+                    .mark_dirty(&self.memory, &pin, object, index..index + 1);
+            }
+            match written {
+                Ok(()) => {
+                    done.pages += 1;
+                    self.events(&pin).page_writes.bump();
+                }
+                Err(error) => {
+                    object.errors.record();
+                    done.error = Some(error);
+                }
+            }
+            frame.clear(Flags::WRITEBACK);
+            self.release_page(&pin, page);
+        }
+    }
+}

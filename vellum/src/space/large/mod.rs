@@ -1,0 +1,9 @@
+//! Leaves larger than a page: superpages (THP), whole huge regions, and runs of entries.
+
+pub(super) mod collapse;
+pub(super) mod contiguous;
+pub(super) mod huge;
+pub(super) mod huge_file;
+pub(super) mod promote;
+pub(super) mod reserve;
+pub(super) mod superpage;

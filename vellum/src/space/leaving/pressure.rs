@@ -1,0 +1,309 @@
+//! What a call does that has run out of memory: it is over, lets go of everything, has room
+//! made, and begins anew.
+//!
+//! Nothing that allocates makes room itself: it is pinned, and may hold locks. If frames that this
+//! CPU has given up wait for their epoch, that is waited for first: they are free as soon as
+//! whoever is pinned gets on, and nothing has to leave for it. Then there are three ways to make
+//! room, tried in this order: entries of reverse mapping are cleared whose
+//! nodes are needed for others (`room.rs`), page tables move out of low memory (`lift.rs`), and
+//! pages leave memory (`evict.rs`). If none helps any more, the platform is asked, and told
+//! whose end would free most (`victim.rs`).
+
+use crate::platform::{GroupId, NodeId, Platform};
+use crate::reclaim::{ReclaimStats, Scope};
+use crate::rmap::ReverseMap;
+use crate::space::files::hold::HeldPages;
+use crate::space::state::error::{FaultError, FileError, MapError};
+use crate::space::state::manager::Vm;
+use crate::table::{Format, uses_windows};
+
+/// Times that room is made in one way for one call at most; each time twice as much as the time
+/// before, as far as that can be said.
+pub(in crate::space) const MOST_TRIES: u32 = 16;
+/// Pages that leave the first time that a call needs some.
+const FIRST_PAGES: u64 = 32;
+/// One in so many pages of a group leave at once, at most.
+const GROUP_SHARE: u64 = 16;
+/// Pages that a node's task has leave between two looks at the watermarks.
+const TASK_PAGES: u64 = 128;
+
+/// What a call lacks that ran out of memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// Frames.
+    Memory,
+    /// Pages of what a group may have.
+    OfGroup(GroupId),
+}
+
+/// An error of a call that may be for want of memory.
+pub(in crate::space) trait Shortage {
+    /// What is lacking, if it is.
+    fn lack(&self) -> Option<Lack>;
+
+    /// Whether it is.
+    #[inline]
+    fn is_shortage(&self) -> bool {
+        self.lack().is_some()
+    }
+}
+
+macro_rules! shortage {
+    ($($error:ident)*) => {
+        $(impl Shortage for $error {
+            #[inline]
+            fn lack(&self) -> Option<Lack> {
+                match *self {
+                    $error::OutOfMemory => Some(Lack::Memory),
+                    $error::GroupLimit(group) => Some(Lack::OfGroup(group)),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+shortage! { FaultError FileError MapError }
+
+/// How often room was made for a call, in each way.
+#[derive(Default)]
+struct Effort {
+    epochs: u32,
+    nodes: u32,
+    tables: u32,
+    pages: u32,
+    /// The same of pages of a group that had as many as it may.
+    group: u32,
+    /// Whether the call was made again since there was no way left, as others may have made room.
+    was_repeated: bool,
+    /// How often the platform was asked for memory.
+    rescues: u32,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Does `call`, and does it again after room was made if it ran out of memory. The caller is
+    /// not pinned and holds no lock but ranges of objects; a call that fails leaves nothing
+    /// behind.
+    #[inline(always)]
+    pub(in crate::space) fn with_room<T, E: Shortage>(
+        &self,
+        mut call: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match call() {
+            Err(error) if error.is_shortage() => self.with_room_made(error, None, call),
+            result => result,
+        }
+    }
+
+    /// [`Vm::with_room`] of a call that holds a range of an object and keeps it: while room is
+    /// made, reclaim may take pages there.
+    #[inline(always)]
+    pub(in crate::space) fn with_room_beside<T, E: Shortage>(
+        &self,
+        held: &HeldPages<'_, P, F, R>,
+        mut call: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match call() {
+            Err(error) if error.is_shortage() => self.with_room_made(error, Some(held), call),
+            result => result,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_room_made<T, E: Shortage>(
+        &self,
+        error: E,
+        held: Option<&HeldPages<'_, P, F, R>>,
+        mut call: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let lack = error.lack();
+        let mut result = Err(error);
+        self.make_room_for(lack, held, &mut || {
+            result = call();
+            result.as_ref().err().and_then(E::lack)
+        });
+        result
+    }
+
+    /// Makes room until `call` lacks nothing any more, or there is no way left. `call` says what
+    /// it lacks. (What calls return is of no interest here, so that this is compiled once.)
+    fn make_room_for(
+        &self,
+        mut lack: Option<Lack>,
+        held: Option<&HeldPages<'_, P, F, R>>,
+        call: &mut dyn FnMut() -> Option<Lack>,
+    ) {
+        let mut effort = Effort::default();
+        while let Some(lacking) = lack {
+            let mut make_room = || {
+                let has_room = match lacking {
+                    Lack::Memory => self.make_room(&mut effort),
+                    Lack::OfGroup(group) => self.make_room_in(group, &mut effort),
+                };
+                if has_room {
+                    effort.was_repeated = false;
+                    return true;
+                }
+                if !effort.was_repeated && self.may_have_room_by_now(lacking) {
+                    effort.was_repeated = true;
+                    return true;
+                }
+                effort.rescues += 1;
+                effort.rescues <= MOST_TRIES && self.is_rescued(lacking)
+            };
+            let has_room = match held {
+                Some(held) => held.lend(&mut make_room),
+                None => make_room(),
+            };
+            if !has_room {
+                self.count_failure(lacking);
+                break;
+            }
+            lack = call();
+        }
+    }
+
+    /// Has pages of a group leave that has as many as it may. False if none can, or if that was
+    /// tried too often.
+    fn make_room_in(&self, group: GroupId, effort: &mut Effort) -> bool {
+        if effort.group >= MOST_TRIES {
+            return false;
+        }
+        let stats = (self.memory.groups()).and_then(|groups| groups.usage(group));
+        let share = stats.map_or(0, |usage| usage.limit / GROUP_SHARE);
+        let want = FIRST_PAGES.min(share.max(1)) << effort.group;
+        effort.group += 1;
+        if let Some(reclaim) = self.reclaim() {
+            reclaim.group_counts(group.place()).limit_hits.add(1);
+        }
+        if self.reclaim_group(group, want) {
+            return true;
+        }
+        // The last that there is may lie in stocks of CPUs.
+        let stocked = (self.memory.groups()).and_then(|groups| groups.usage(group));
+        stocked.is_some_and(|usage| usage.stocked > 0) && self.memory.take_stocks(group)
+    }
+
+    /// Whether others may have made room or freed pages, after a call found none and nothing
+    /// can leave. (If memory was never short, a planned failure is the reason.)
+    fn may_have_room_by_now(&self, lack: Lack) -> bool {
+        match lack {
+            Lack::Memory => self.reclaim().is_some() && self.memory.was_short(),
+            Lack::OfGroup(group) => {
+                let usage = (self.memory.groups()).and_then(|groups| groups.usage(group));
+                usage.is_some_and(|usage| usage.used + usage.stocked < usage.limit)
+            }
+        }
+    }
+
+    fn count_failure(&self, lack: Lack) {
+        if let Some(reclaim) = self.reclaim() {
+            reclaim.counts.failures.add(1);
+            if let Lack::OfGroup(group) = lack {
+                reclaim.group_counts(group.place()).failures.add(1);
+            }
+        }
+    }
+
+    /// Makes room in some way that has not been tried too often; false if there is none.
+    fn make_room(&self, effort: &mut Effort) -> bool {
+        // (If memory was never short, a planned failure is the reason.)
+        if effort.epochs < MOST_TRIES && self.memory.was_short() {
+            effort.epochs += 1;
+            if self.wait_for_frames() > 0 {
+                return true;
+            }
+            effort.epochs = MOST_TRIES;
+        }
+        if R::MAKES_ROOM && effort.nodes < MOST_TRIES {
+            effort.nodes += 1;
+            if self.make_room_for_nodes() {
+                return true;
+            }
+            effort.nodes = MOST_TRIES;
+        }
+        if uses_windows::<F>() && effort.tables < MOST_TRIES && self.memory.take_low_missed() {
+            let most = self.memory.tables_to_move(&self.pin());
+            let most = most.saturating_mul(1 << effort.tables);
+            effort.tables += 1;
+            if self.relieve_low(most) > 0 {
+                return true;
+            }
+            effort.tables = MOST_TRIES;
+        }
+        if self.reclaim().is_some() && effort.pages < MOST_TRIES {
+            let want = FIRST_PAGES << effort.pages;
+            effort.pages += 1;
+            return self.reclaim_directly(want).is_some();
+        }
+        false
+    }
+
+    /// Has up to about `want` pages leave memory, those of the CPU's node first, and waits until
+    /// their frames are free. Returns how many have left, none if others have made room
+    /// meanwhile; None if no page can leave.
+    fn reclaim_directly(&self, want: u64) -> Option<u64> {
+        let reclaim = self.reclaim()?;
+        let home = self.memory.home(&self.pin());
+        let freed = reclaim.shrink_all(self, Scope::All, usize::from(home.0), want);
+        reclaim.counts.direct.add(1);
+        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
+        freed
+    }
+
+    /// Has pages leave memory until every zone of a node has as much free as its high watermark,
+    /// or no more can leave: for the embedder's task of the node, which sleeps until
+    /// [`Platform::wake_reclaim`]. Returns how many have left; 0 with `reclaim=off`. The caller
+    /// is not pinned. May sleep while a store is written to.
+    pub fn reclaim_node(&self, node: NodeId) -> u64 {
+        let Some(reclaim) = self.reclaim() else {
+            return 0;
+        };
+        if usize::from(node.0) >= reclaim.lists.nodes() {
+            return 0;
+        }
+        self.memory.reclaim_begins(node);
+        let mut freed = 0;
+        let most = self.memory.frames_of(node);
+        while freed < most {
+            let lacking = self.memory.lacking(node);
+            if lacking == 0 {
+                break;
+            }
+            let want = lacking.min(TASK_PAGES);
+            let lot = reclaim.shrink_node(self, usize::from(node.0), want);
+            if lot == 0 {
+                break;
+            }
+            freed += lot;
+        }
+        reclaim.counts.background.add(1);
+        reclaim.counts.background_reclaimed.add(freed);
+        freed
+    }
+
+    /// Has up to about `pages` pages leave memory, whether it is short or not, as calls do that
+    /// run out of memory. Returns how many have left: 0 if none can, or with `reclaim=off`. The
+    /// caller is not pinned. May sleep while a store is written to.
+    pub fn reclaim_pages(&self, pages: u64) -> u64 {
+        match pages {
+            0 => 0,
+            pages => self.reclaim_directly(pages).unwrap_or(0),
+        }
+    }
+
+    /// Says how much of what leaves memory are private pages, in 200ths, as long as there are
+    /// pages of files, too, and free swap slots (Linux's `vm.swappiness`). 60 at first; 0 leaves
+    /// private pages alone. Does nothing with `reclaim=off`.
+    pub fn set_swappiness(&self, share: u32) {
+        if let Some(reclaim) = self.reclaim() {
+            reclaim.set_swappiness(share);
+        }
+    }
+
+    /// What reclaim has done.
+    pub(crate) fn reclaim_stats(&self) -> ReclaimStats {
+        let reclaim = self.reclaim();
+        reclaim.map_or(ReclaimStats::default(), |reclaim| reclaim.counts.get())
+    }
+}

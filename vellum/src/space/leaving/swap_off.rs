@@ -1,0 +1,223 @@
+//! Areas that are taken away: every page of one comes back into memory.
+//!
+//! From the beginning on no page goes to the area. Then the pages of objects are brought
+//! back, and those of entries, space by space, in the same steps as faults take, but whatever
+//! the rights of the region. Fork may copy entries meanwhile into spaces that have been
+//! looked at, and pages may be on their way to the area; so everything is looked at again,
+//! until no slot is in use. If memory runs out, what came back stays and the area is used on.
+
+use crate::addr::{Access, PageRange, Vpn};
+use crate::object::ObjectId;
+use crate::platform::{GroupId, Platform};
+use crate::rmap::ReverseMap;
+use crate::space::locks::lookup::Lookup;
+use crate::space::path::fault::{Fault, FaultStep, Resolved};
+use crate::space::path::swap_shared::Loading;
+use crate::space::state::error::{FaultError, MapError};
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::SpaceId;
+use crate::swap::{Swap, SwapOffError};
+use crate::table::{Entry, Format};
+
+/// Rounds without any progress before it is given up.
+const PATIENCE: u32 = 1 << 16;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Stops using the swap area on a store, and brings everything back that it holds
+    /// (`swapoff(2)`). It takes no page any more, unless [`Vm::swap_on`] adds it again. Not called
+    /// pinned; everything else goes on meanwhile.
+    ///
+    /// # Errors
+    /// [`SwapOffError`]; the area is used on. Pages that came back before stay in memory.
+    pub fn swap_off(&self, store: u64) -> Result<(), SwapOffError> {
+        let swap = self.swap().ok_or(SwapOffError::NoArea)?;
+        let area = swap.begin_off(store).ok_or(SwapOffError::NoArea)?;
+        self.empty_area(swap, area)
+            .inspect_err(|_| swap.cancel_off(area))
+    }
+
+    fn empty_area(&self, swap: &Swap, area: usize) -> Result<(), SwapOffError> {
+        let mut spins = 0;
+        while !swap.is_empty(area) {
+            let back = self.objects_back(swap, area)? + self.spaces_back(swap, area)?;
+            spins = if back > 0 { 0 } else { spins + 1 };
+            if spins > PATIENCE {
+                return Err(SwapOffError::InUse);
+            }
+            self.memory.platform().relax(spins);
+        }
+        Ok(())
+    }
+
+    /// Brings back the pages of objects. Returns how many there were.
+    fn objects_back(&self, swap: &Swap, area: usize) -> Result<u64, SwapOffError> {
+        let mut result = Ok(0);
+        self.objects.arena().each(|handle, object| {
+            let Ok(back) = &mut result else { return };
+            if object.swapped() == 0 {
+                return;
+            }
+            let id = ObjectId {
+                handle: handle.raw(),
+                generation: object.generation(),
+            };
+            if self.objects.hold_named(&self.pin(), id).is_none() {
+                return;
+            }
+            let more = self.object_back(swap, area, id.handle);
+            if self.objects.release(id.handle) {
+                self.destroy_object(id.handle);
+            }
+            match more {
+                Ok(more) => *back += more,
+                Err(error) => result = Err(error),
+            }
+        });
+        result
+    }
+
+    fn object_back(&self, swap: &Swap, area: usize, handle: u32) -> Result<u64, SwapOffError> {
+        let object = self.objects.get(handle);
+        let (mut back, mut from) = (0, 0);
+        loop {
+            let found = {
+                let pin = self.pin();
+                self.objects.radix(&pin, object).next_slot(from)
+            };
+            let Some((index, slot)) = found else {
+                return Ok(back);
+            };
+            if swap.is_of(area, swap.long(u64::from(slot))) {
+                self.with_room(|| self.shared_back(handle, index))?;
+                back += 1;
+            }
+            from = index + 1;
+        }
+    }
+
+    /// Brings back a page of an object, if it is in swap.
+    fn shared_back(&self, handle: u32, index: u64) -> Result<(), FaultError> {
+        loop {
+            let loading = {
+                let pin = self.pin();
+                let Some(slot) = self.objects.slot_at(&pin, self.objects.get(handle), index) else {
+                    return Ok(());
+                };
+                self.load_shared(&pin, (handle, index), slot, GroupId::ROOT)?
+            };
+            match loading {
+                Loading::Here(frame) => self.memory.put(&self.pin(), frame),
+                Loading::Wait(frame) => self.wait_for_page(frame),
+                Loading::Read(frame) => self.read_swapped(frame)?,
+                Loading::Again => {}
+            }
+        }
+    }
+
+    /// Brings back the pages of entries. Returns how many there were.
+    fn spaces_back(&self, swap: &Swap, area: usize) -> Result<u64, SwapOffError> {
+        let mut result = Ok(0);
+        self.spaces.each(|handle, space| {
+            let Ok(back) = &mut result else { return };
+            if space.users() == 0 {
+                return;
+            }
+            let id = self.live_at(handle.raw()).id();
+            match self.space_back(swap, area, id) {
+                Ok(more) => *back += more,
+                Err(error) => result = Err(error),
+            }
+        });
+        result
+    }
+
+    fn space_back(&self, swap: &Swap, area: usize, id: SpaceId) -> Result<u64, SwapOffError> {
+        let (mut back, mut from) = (0, Vpn(0));
+        while let Some(page) = self.next_of_area(swap, area, id, from) {
+            match self.page_back(id, page) {
+                // The space has ended.
+                Err(FaultError::NoSpace) => break,
+                result => result?,
+            }
+            back += 1;
+            from = page.offset(1);
+        }
+        Ok(back)
+    }
+
+    /// The first page of a space at or after `from` whose entry names a slot of the area.
+    fn next_of_area(&self, swap: &Swap, area: usize, id: SpaceId, from: Vpn) -> Option<Vpn> {
+        let names = |entry| match F::decode(entry, 1) {
+            Entry::Swap(swapped) => swap.is_of(area, swapped.slot),
+            Entry::Empty | Entry::Leaf(_) | Entry::Table(_) => false,
+        };
+        let rest = PageRange {
+            start: from,
+            end: F::USER_END,
+        };
+        let found = self.with_locked(id, |pin, space| {
+            let tables = self.tables(pin, space);
+            let found = self.for_regions(space, rest, |_, view| {
+                for span in tables.spans(view.range.intersection(rest)) {
+                    let indices = span.first..span.first + span.count;
+                    let is_lowest = span.table.level() == 1;
+                    let found = indices
+                        .into_iter()
+                        .find(|&index| is_lowest && names(span.table.load(index)));
+                    if let Some(index) = found {
+                        return Err(span.table.page(index));
+                    }
+                }
+                Ok(())
+            });
+            Ok::<_, MapError>(found.err())
+        });
+        found.ok().flatten()
+    }
+
+    /// Brings the page at a place of a space back, if it is in swap.
+    fn page_back(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
+        self.with_room(|| {
+            let mut tries = 0;
+            loop {
+                match self.attempt_back(id, page)? {
+                    FaultStep::Wait(frame) => self.wait_for_page(frame),
+                    FaultStep::SwapIn(frame) => self.read_swapped(frame)?,
+                    FaultStep::Again => self.give_way(id, &mut tries),
+                    FaultStep::Done(_)
+                    | FaultStep::Fill(_)
+                    | FaultStep::FillSuperpage(_)
+                    | FaultStep::Grow => return Ok(()),
+                }
+            }
+        })
+    }
+
+    /// One attempt of a fault that asks for no rights.
+    fn attempt_back(&self, id: SpaceId, page: Vpn) -> Result<FaultStep, FaultError> {
+        let (pin, expected) = self.pin_for_fault(id.handle);
+        let pin = &pin;
+        let cpu = self.cpus.get(pin);
+        let space = self.load_named(pin, cpu, id).ok_or(FaultError::NoSpace)?;
+        let entered = match self.enter_region(pin, cpu, expected, space, page) {
+            Lookup::Found(entered) => entered,
+            Lookup::Busy => return Ok(FaultStep::Again),
+            Lookup::Nothing => return Ok(FaultStep::Done(Resolved::Spurious)),
+        };
+        let (entry, lowest) = self.tables(pin, space).find(page);
+        if lowest.1 > 1 || !matches!(F::decode(entry, 1), Entry::Swap(_)) {
+            return Ok(FaultStep::Done(Resolved::Spurious));
+        }
+        let fault = Fault {
+            vm: self,
+            pin,
+            cpu,
+            space,
+            entered,
+            page,
+            access: Access::Read,
+            lowest,
+        };
+        self.swap_in(&fault, entry)
+    }
+}

@@ -1,0 +1,192 @@
+//! Pages that go to swap.
+//!
+//! Reverse mapping finds the entries of the page, and each is replaced by one that names the
+//! slot, under the lock of its table. There it shows, too, whether somebody has pinned the
+//! page, since pinning takes that lock. When the CPUs have been flushed nobody can store to
+//! the page any more, and it is written, by a caller without a pin. Until then, faults on
+//! the new entries wait for the page lock.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::addr::{PageRange, Pfn};
+use crate::frame::{Flags, Kind};
+use crate::platform::{Platform, SlotError};
+use crate::reclaim::Rule;
+use crate::rmap::{ReverseMap, Verdict};
+use crate::space::files::truncate::{Stale, StaleEntry};
+use crate::space::large::contiguous::FoundRun;
+use crate::space::state::account::Resident;
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::SpaceId;
+use crate::swap::{Swap, SwapArea, SwapAreaStats, SwapOnError, SwapOutError, SwapStats};
+use crate::sync::Pin;
+use crate::table::{Format, Swapped};
+
+/// Times that the entries of a page are looked for. Another fork may have made some where
+/// the visit had been.
+const VISITS: u32 = 4;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Lets private pages be written to an area from now on. What the area holds is
+    /// overwritten. Beside [`Vm::new`], the only call that uses the global allocator: for
+    /// 8 bytes and some bits a slot.
+    ///
+    /// # Errors
+    /// [`SwapOnError`]; nothing changed.
+    pub fn swap_on(&mut self, area: SwapArea) -> Result<(), SwapOnError> {
+        if !P::PARTS.swap {
+            return Err(SwapOnError::LeftOut);
+        }
+        let mut swap = self.swap.take().unwrap_or_else(|| Box::new(Swap::new()));
+        let added = swap.add_area(area);
+        if swap.stats().slots > 0 {
+            self.swap = Some(swap);
+        }
+        added
+    }
+
+    /// Whether there is a free swap slot, and room for its page. It may be taken at once.
+    #[inline]
+    pub fn can_swap(&self) -> bool {
+        self.swap()
+            .is_some_and(|swap| swap.can_swap(self.memory.platform()))
+    }
+
+    /// Counts of pages written and read, and sizes. All 0 without areas.
+    pub fn swap_stats(&self) -> SwapStats {
+        self.swap()
+            .map_or_else(SwapStats::default, |swap| swap.stats())
+    }
+
+    /// The swap areas, in the order in which they are filled. Uses the global allocator.
+    pub fn swap_areas(&self) -> Vec<SwapAreaStats> {
+        self.swap().map_or_else(Vec::new, |swap| swap.area_stats())
+    }
+
+    /// Unmaps a private page everywhere and writes it to swap. The caller has one reference to
+    /// the frame, no pin and no lock. After `Ok`, that reference is the last, and the slot with
+    /// this number has the page.
+    ///
+    /// # Errors
+    /// [`SwapOutError`].
+    pub(crate) fn swap_out_page(&self, page: Pfn) -> Result<u64, SwapOutError> {
+        let swap = self.swap().ok_or(SwapOutError::NoSlot)?;
+        let slot = self.unmap_to_swap(swap, page)?;
+        let written = match swap.place(slot) {
+            Some((store, index)) => self.memory.platform().write_slot(store, index, page),
+            None => Err(SlotError::Io),
+        };
+        let pin = self.pin();
+        swap.end_out(&self.memory, &pin, slot, Some(written));
+        let is_mapped = self.memory.frame(page).counts().maps() > 0;
+        self.objects.locks.unlock(&self.memory, &pin, page);
+        match written {
+            Err(_) => Err(SwapOutError::Io),
+            Ok(()) if is_mapped => Err(SwapOutError::InUse),
+            Ok(()) => Ok(slot),
+        }
+    }
+
+    /// Replaces the entries of a page. Returns the slot that they name, which is busy, as
+    /// the page lock is held.
+    fn unmap_to_swap(&self, swap: &Swap, page: Pfn) -> Result<u64, SwapOutError> {
+        let pin = self.pin();
+        let frame = self.memory.frame(page);
+        let is_single = frame.kind() == Kind::Anonymous && frame.order() == 0;
+        if !is_single || !self.objects.locks.try_lock(&self.memory, page) {
+            return Err(SwapOutError::InUse);
+        }
+        let counts = frame.counts();
+        let is_free = counts.maps() > 0 && counts.pins() == 0 && counts.refs() == counts.maps() + 1;
+        let slot = match is_free {
+            true => swap
+                .begin_out(&self.memory, &pin, page)
+                .ok_or(SwapOutError::NoSlot),
+            false => Err(SwapOutError::InUse),
+        };
+        // It comes back by an entry that has nothing to do with this one.
+        frame.clear(Flags::LAZY_FREE);
+        let replaced = slot.and_then(|slot| match self.replace_entries(&pin, swap, page, slot) {
+            0 => {
+                swap.end_out(&self.memory, &pin, slot, None);
+                Err(SwapOutError::InUse)
+            }
+            _ => Ok(slot),
+        });
+        if replaced.is_err() {
+            self.objects.locks.unlock(&self.memory, &pin, page);
+        } else if frame.counts().maps() == 0 {
+            self.note_removed(&pin, page);
+        }
+        replaced
+    }
+
+    /// Makes entries of the page name the slot, and flushes. Returns how many; those that
+    /// are left map the page.
+    fn replace_entries(&self, pin: &Pin<'_>, swap: &Swap, page: Pfn, slot: u64) -> u32 {
+        let env = self.env(pin);
+        let frame = self.memory.frame(page);
+        let mut stale = Stale::new();
+        let (mut replaced, mut visits, mut is_refused) = (0, 0, false);
+        while frame.counts().maps() > 0 && visits < VISITS && !is_refused {
+            let mut is_full = false;
+            let mut run = None;
+            let report = self.rmap.visit::<P, F>(&env, self, page, &mut |entry| {
+                is_full = stale.is_full();
+                // Whoever pins the page through this entry has its table locked.
+                let counts = frame.counts();
+                let space = self.live_at(entry.space());
+                is_refused =
+                    entry.is_large() || counts.pins() > 0 || self.is_locked(space, entry.page());
+                run = FoundRun::of(entry);
+                let stops = is_full || is_refused || run.is_some();
+                if stops || !swap.add_entry(pin, slot) {
+                    return Verdict::Stop;
+                }
+                let taken = self.take_away(space);
+                entry.swap_out(Swapped {
+                    slot,
+                    // This entry's was the only mapping, and nobody can fork it meanwhile.
+                    exclusive: counts.maps() == 1 && replaced == 0,
+                });
+                replaced += 1;
+                stale.push(StaleEntry {
+                    space: entry.space(),
+                    page: entry.page(),
+                    emptied: None,
+                    taken,
+                });
+                self.count_resident(pin, space, Resident::Anonymous, u64::MAX);
+                self.count_resident(pin, space, Resident::Swap, 1);
+                Verdict::Unmapped
+            });
+            self.count_lookups(pin, 1, &report);
+            self.flush_stale(pin, &mut stale);
+            for _ in 0..report.unmapped {
+                self.memory.put(pin, page);
+            }
+            if let Some(run) = run {
+                self.end_found_run(pin, run);
+                continue;
+            }
+            visits += u32::from(!is_full);
+        }
+        self.rmap.wait_for_flushes(&env, page);
+        replaced
+    }
+
+    /// Writes the pages of a range to swap that are private or of shared memory, as far as that
+    /// goes: pages that are in use stay, and so do all when there is no slot, and pages of
+    /// superpages.
+    pub(in crate::space) fn page_out(&self, id: SpaceId, range: PageRange) {
+        self.each_mapped(id, range, |page| match self.memory.frame(page).kind() {
+            Kind::Object => {
+                let _ = self.swap_out_shared(page, 1, Rule::Forced);
+            }
+            _ => {
+                let _ = self.swap_out_page(page);
+            }
+        });
+    }
+}

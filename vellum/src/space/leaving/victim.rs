@@ -1,0 +1,65 @@
+//! Who ends when memory has run out.
+
+use super::pressure::Lack;
+use crate::platform::{GroupId, Platform, Rescue, Victim};
+use crate::rmap::ReverseMap;
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::{Space, SpaceId};
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The space whose end would free most: the one with most private pages, in memory and in
+    /// swap, and page tables together; of several with as many the one that stands first among
+    /// spaces. Pages of objects do not count, since the object keeps them. A page that fork
+    /// shared counts for each who has it. `None` if no space has any. These are the rules of
+    /// Linux's `oom_badness` (2.6.36) without its adjustments, which are an embedder's.
+    ///
+    /// Looks at every space, and at every CPU for each. Spaces that begin or end meanwhile may
+    /// be missed, and the space that is named may end at any time.
+    pub fn choose_victim(&self) -> Option<Victim> {
+        self.choose_among(|_| true)
+    }
+
+    /// The same of the spaces of a group.
+    pub fn choose_victim_of(&self, group: GroupId) -> Option<Victim> {
+        self.choose_among(|space| space.group() == group)
+    }
+
+    fn choose_among(&self, is_one: impl Fn(&Space<R>) -> bool) -> Option<Victim> {
+        let mut worst: Option<Victim> = None;
+        self.spaces.each(|handle, space| {
+            if space.users() == 0 || !is_one(space) {
+                return;
+            }
+            let id: SpaceId = self.live_at(handle.raw()).id();
+            let Some(stats) = self.space_stats(id) else {
+                return;
+            };
+            let tables = stats.table_bytes >> F::FRAME_SHIFT;
+            let pages = stats.rss.anonymous + stats.swapped + tables;
+            if pages > worst.map_or(0, |worst| worst.pages) {
+                let space = id.to_bits();
+                worst = Some(Victim { space, pages });
+            }
+        });
+        worst
+    }
+
+    /// Asks the platform for memory, when nothing else can be done. Whether there may be some.
+    pub(super) fn is_rescued(&self, lack: Lack) -> bool {
+        let platform = self.memory.platform();
+        let rescue = match lack {
+            Lack::Memory => platform.out_of_memory(self.choose_victim()),
+            Lack::OfGroup(group) => {
+                platform.group_out_of_memory(group, self.choose_victim_of(group))
+            }
+        };
+        match rescue {
+            Rescue::Fail => false,
+            Rescue::Again => {
+                self.wait_for_frames();
+                true
+            }
+        }
+    }
+}

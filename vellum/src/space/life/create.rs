@@ -1,0 +1,93 @@
+//! How spaces begin, whose they are, and what is left when they end.
+
+use crate::addr::Pfn;
+use crate::frame::OutOfMemory;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::slab::Handle;
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::sync::atomic::Ordering;
+use crate::sync::users::join;
+use crate::sync::{Pin, Turn};
+use crate::table::{Format, Tables};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// A space without regions and with one user.
+    ///
+    /// # Errors
+    /// [`MapError::OutOfMemory`].
+    pub fn create_space(&self) -> Result<SpaceId, MapError> {
+        self.with_room(|| self.create_space_once())
+    }
+
+    fn create_space_once(&self) -> Result<SpaceId, MapError> {
+        let pin = self.pin();
+        let space = self.make_space(&pin)?;
+        let env = self.env(&pin);
+        if let Err(error) = self.rmap.space_executed(&env, &space.rmap, space.handle()) {
+            self.unmake_space(&pin, space);
+            return Err(error.into());
+        }
+        self.publish(space);
+        Ok(space.id())
+    }
+
+    /// A space that nobody can name until [`Vm::publish`].
+    pub(in crate::space) fn make_space(&self, pin: &Pin<'_>) -> Result<Live<'_, R>, OutOfMemory> {
+        let handle = self.spaces.alloc(pin, &self.memory)?;
+        let root = Tables::<P, F>::make_root(&self.memory, &*self.table_pages, pin, handle.raw())
+            .inspect_err(|_| self.spaces.free(pin, handle))?;
+        let space = self.spaces.get(handle);
+        let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
+        space.handle.store(handle.raw(), Ordering::Relaxed);
+        space.root.store(root.0, Ordering::Relaxed);
+        space.tree.store(0, Ordering::Relaxed);
+        space.tracts.store(0, Ordering::Relaxed);
+        space.keeps_tables.store(0, Ordering::Relaxed);
+        space.waits.reset();
+        self.active_set(space).reset(self.memory.platform().cpus());
+        space.heap_start.store(0, Ordering::Relaxed);
+        space.heap_end.store(0, Ordering::Relaxed);
+        space.has_stack.store(0, Ordering::Relaxed);
+        space.has_promoted.store(0, Ordering::Relaxed);
+        space.limits.set(crate::space::Limits::default());
+        space.account.reset(u64::from(Tables::<P, F>::ROOT_TABLES));
+        space.generation.store(generation, Ordering::Release);
+        Ok(self.live_at(handle.raw()))
+    }
+
+    pub(super) fn publish(&self, space: Live<'_, R>) {
+        space.users.store(1, Ordering::Release);
+    }
+
+    /// One more task uses the space (a thread, or a vfork child). False if there is no
+    /// such space: its last task may have left meanwhile.
+    pub fn share_space(&self, id: SpaceId) -> bool {
+        // A space that was found under a pin does not become another before the pin
+        // ends (invariant 7).
+        let pin = self.pin();
+        let space = self.find_space(id);
+        space.is_some_and(|space| join(&space.users, Turn::at(&pin, id.handle)))
+    }
+
+    /// One task less; true if it was the last.
+    pub(in crate::space) fn leave(&self, space: Live<'_, R>) -> bool {
+        space.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Takes away the root of a space without users and makes its memory
+    /// reusable. Its tables and regions are gone already.
+    pub(super) fn unmake_space(&self, pin: &Pin<'_>, space: Live<'_, R>) {
+        self.leave_group(space.get());
+        let root = space.root();
+        space.root.store(Pfn::NONE.0, Ordering::Relaxed);
+        let generation = space.generation.load(Ordering::Relaxed).wrapping_add(1);
+        space.generation.store(generation, Ordering::Release);
+        // SAFETY: `make_space` made the root, whose space has no pages, cannot be found
+        // any more, and is loaded nowhere.
+        unsafe { Tables::<P, F>::retire_root(&self.memory, &*self.table_pages, pin, root) };
+        self.spaces.retire(pin, Handle::from_raw(space.handle()));
+    }
+}

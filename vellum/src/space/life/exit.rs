@@ -1,0 +1,123 @@
+//! Exec and exit.
+
+use crate::platform::{CpuSet, Flush, GroupId, Platform};
+use crate::rmap::ReverseMap;
+use crate::space::locks::lock::Beside;
+use crate::space::regions::unmap::DeadObjects;
+use crate::space::regions::zap::Zap;
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::sync::{CpuRoom, Pin};
+use crate::table::{FlushTarget, Format, Users};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// One task leaves the space; the last one ends it. By then no CPU runs in
+    /// it: the embedder has loaded another space wherever it was loaded.
+    /// Returns whether the space ended.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`].
+    pub fn exit(&self, id: SpaceId) -> Result<bool, MapError> {
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
+        if !self.leave(space) {
+            return Ok(false);
+        }
+        let mut dead = DeadObjects::default();
+        self.with_space_locked(space, Beside::Nobody, |pin| {
+            self.events(pin).exits.bump();
+            self.tear_down(pin, space, &mut dead);
+        });
+        let pin = self.pin();
+        self.unmake_space(&pin, space);
+        drop(pin);
+        self.destroy_objects(dead);
+        Ok(true)
+    }
+
+    /// A task of `old` begins a new program: it leaves `old` for the new,
+    /// empty space that is returned, which has the limits and the group of `old`.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`], [`MapError::OutOfMemory`]; the task stays in `old`.
+    pub fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
+        // As it was when the call began, whatever becomes of the space meanwhile.
+        let limits = {
+            let _pin = self.pin();
+            self.find_space(old).ok_or(MapError::NoSpace)?.limits.get()
+        };
+        let new = self.create_space()?;
+        self.set_limits(new, limits);
+        let group = self.group_of(old).unwrap_or(GroupId::ROOT);
+        if group != GroupId::ROOT {
+            // The group ends only if somebody moves `old` away meanwhile.
+            let _ = self.set_group(new, group);
+        }
+        if let Err(error) = self.exit(old) {
+            self.exit(new)?;
+            return Err(error);
+        }
+        Ok(new)
+    }
+
+    /// Unmaps everything of a space that has no users, flushing once, before.
+    pub(super) fn tear_down(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
+        let mut room = CpuRoom::new();
+        let target = self.flush_target(space, &mut room);
+        let all = Self::all_pages();
+        let _ = self.for_regions::<()>(space, all, |handle, _| {
+            self.region(handle).gate.close();
+            Ok(())
+        });
+        self.wait_out_space(pin, space);
+        if !target.cpus.is_empty() {
+            let request = Flush {
+                space: target.tag,
+                range: None,
+                tables: true,
+            };
+            self.memory.flush(pin, target.cpus, &request);
+        }
+        let nobody = FlushTarget {
+            cpus: CpuSet::EMPTY,
+            ..target
+        };
+        let mut gather = self.gather_for(pin, nobody);
+        let _ = self.for_regions::<()>(space, all, |handle, view| {
+            let zap = Zap {
+                vm: self,
+                pin,
+                space,
+                region: self.region(handle),
+                users: Users::None,
+            };
+            zap.range(view.range, &mut gather);
+            Ok(())
+        });
+        if space.keeps_tables() {
+            let before = gather.tables_freed();
+            self.tables(pin, space).unlink_kept(&mut gather);
+            let freed = gather.tables_freed() - before;
+            self.count_tables(pin, space, 0, freed);
+        }
+        drop(gather);
+        self.retire_regions(pin, space, dead);
+        self.rmap.space_ended(&self.env(pin), &space.rmap);
+    }
+
+    /// Ends all regions of a space at once; they map nothing any more.
+    fn retire_regions(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
+        let write = space.seq.write(pin);
+        let _ = self.for_regions::<()>(space, Self::all_pages(), |handle, _| {
+            if let Some(object) = self.retire_region(pin, space, handle) {
+                self.defer_destroy(dead, object);
+            }
+            Ok(())
+        });
+        self.tree(space).clear(pin);
+        drop(write);
+        if space.is_divided() {
+            self.end_tracts(pin, space);
+        }
+    }
+}

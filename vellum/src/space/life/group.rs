@@ -1,0 +1,254 @@
+//! Groups of spaces, each with a limit of the pages that it is charged for.
+
+use core::fmt;
+
+use crate::addr::Pfn;
+use crate::platform::{GroupId, Platform};
+use crate::reclaim::Scope;
+use crate::rmap::ReverseMap;
+use crate::space::leaving::pressure::MOST_TRIES;
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::{Space, SpaceId};
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::Format;
+
+/// Pages that leave at a time when a group's limit is lowered.
+const LOT: u64 = 128;
+
+/// Why something about groups was refused. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupError {
+    /// The manager has no groups (`groups=off`).
+    Off,
+    /// No such group, or it is the root, which has no limit and does not end.
+    NoGroup,
+    /// No such space.
+    NoSpace,
+    /// There are as many groups as can be ([`Vm::MAX_GROUPS`]).
+    TooMany,
+    /// Spaces belong to the group.
+    InUse,
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GroupError::Off => "the manager was made without groups (groups=off)",
+            GroupError::NoGroup => "no such group",
+            GroupError::NoSpace => "no such address space",
+            GroupError::TooMany => "there are as many groups as can be",
+            GroupError::InUse => "address spaces belong to the group",
+        })
+    }
+}
+
+impl core::error::Error for GroupError {}
+
+/// What a group has, may have, and what reclaim did with its pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct GroupStats {
+    /// Pages that it is charged for. Approximate while CPUs charge it.
+    pub usage: u64,
+    /// Of what the limit allows, pages that CPUs have taken for it and not used yet.
+    pub stocked: u64,
+    /// The largest usage since the group was made, with what was in stock.
+    pub peak: u64,
+    /// Pages that it may be charged for; `u64::MAX` for no limit.
+    pub limit: u64,
+    /// Pages of files, of those that it is charged for, that calls have written and that are newer
+    /// than their stores.
+    pub dirty: u64,
+    /// Spaces that belong to it.
+    pub spaces: u32,
+    /// Pages of it that reclaim looked at.
+    pub scanned: u64,
+    /// Of these, pages that left memory.
+    pub reclaimed: u64,
+    /// Pages that came back after they had left: of files; with `aging=generations` also private
+    /// ones and those of shared memory.
+    pub refaults: u64,
+    /// Times that the limit was reached and pages of the group had to leave.
+    pub limit_hits: u64,
+    /// Calls that failed because nothing of it could leave.
+    pub failures: u64,
+}
+
+impl<R: ReverseMap> Space<R> {
+    /// The group that what the space touches is charged to.
+    #[inline]
+    pub(in crate::space) fn group(&self) -> GroupId {
+        GroupId::from_bits(self.group.load(Ordering::Relaxed))
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Groups that there can be at once, beside the root.
+    pub const MAX_GROUPS: usize = GroupId::MOST - 1;
+
+    /// Makes a group that is charged for at most `limit` pages (`u64::MAX`: no limit). Spaces
+    /// come to it by [`Vm::set_group`].
+    ///
+    /// # Errors
+    /// [`GroupError::Off`], [`GroupError::TooMany`].
+    pub fn new_group(&self, limit: u64) -> Result<GroupId, GroupError> {
+        let reclaim = self.reclaim().ok_or(GroupError::Off)?;
+        self.memory.groups().ok_or(GroupError::Off)?;
+        let id = self.memory.begin_group(limit).ok_or(GroupError::TooMany)?;
+        reclaim.begin_group(id.place());
+        Ok(id)
+    }
+
+    /// Ends a group that no space belongs to. What it is charged for is the root's then.
+    ///
+    /// Looks at every frame, and waits for every CPU that is pinned.
+    ///
+    /// # Errors
+    /// [`GroupError::InUse`], [`GroupError::NoGroup`], [`GroupError::Off`].
+    pub fn end_group(&self, id: GroupId) -> Result<(), GroupError> {
+        let reclaim = self.reclaim().ok_or(GroupError::Off)?;
+        self.memory.groups().ok_or(GroupError::Off)?;
+        let move_pages = || reclaim.give_to_root(self, id.place());
+        match self.memory.end_group(id, move_pages) {
+            Some(true) => Ok(()),
+            Some(false) => Err(GroupError::InUse),
+            None => Err(GroupError::NoGroup),
+        }
+    }
+
+    /// Gives a group another limit. If it has more, pages of it leave until it has not, or none
+    /// can leave any more; what is left above the limit is returned, and until it is gone
+    /// everything is refused that would be charged to the group.
+    ///
+    /// # Errors
+    /// [`GroupError::NoGroup`], [`GroupError::Off`].
+    pub fn set_group_limit(&self, id: GroupId, limit: u64) -> Result<u64, GroupError> {
+        let groups = self.memory.groups().ok_or(GroupError::Off)?;
+        if !self.memory.set_group_limit(id, limit) {
+            return Err(GroupError::NoGroup);
+        }
+        let mut tries = 0;
+        loop {
+            let excess = groups.excess(id);
+            if excess == 0 {
+                return Ok(0);
+            }
+            if !self.reclaim_group(id, excess.min(LOT)) {
+                // What left may lie in stocks.
+                tries += 1;
+                self.memory.take_stocks(id);
+                if tries == MOST_TRIES || groups.excess(id) == excess {
+                    return Ok(groups.excess(id));
+                }
+            }
+        }
+    }
+
+    /// Moves a space to a group ([`GroupId::ROOT`]: to none): what it touches from now on is
+    /// charged there. What was charged before stays where it is. A child of fork begins in its
+    /// parent's group, and what follows [`Vm::exec`] in that of the space before.
+    ///
+    /// # Errors
+    /// [`GroupError::NoSpace`], [`GroupError::NoGroup`], [`GroupError::Off`].
+    pub fn set_group(&self, space: SpaceId, id: GroupId) -> Result<(), GroupError> {
+        let groups = self.memory.groups().ok_or(GroupError::Off)?;
+        let moved = self.with_locked(space, |_, space| {
+            let joined = groups.join(id);
+            if joined {
+                let old = space.group.swap(id.to_bits(), Ordering::AcqRel);
+                groups.leave(GroupId::from_bits(old));
+            }
+            Ok::<_, MapError>(joined)
+        });
+        match moved {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(GroupError::NoGroup),
+            Err(_) => Err(GroupError::NoSpace),
+        }
+    }
+
+    /// The group of a space.
+    pub fn group_of(&self, space: SpaceId) -> Option<GroupId> {
+        let _pin = self.pin();
+        Some(self.find_space(space)?.group())
+    }
+
+    /// What there is of a group; `None` if there is no such group, or if it is the root.
+    pub fn group_stats(&self, id: GroupId) -> Option<GroupStats> {
+        let usage = self.memory.groups()?.usage(id)?;
+        let counts = self.reclaim()?.group_counts(id.place());
+        Some(GroupStats {
+            usage: usage.used,
+            stocked: usage.stocked,
+            peak: usage.peak,
+            limit: usage.limit,
+            dirty: self.memory.dirty().map_or(0, |dirty| dirty.of(id.place())),
+            spaces: usage.members,
+            scanned: counts.scanned.get(),
+            reclaimed: counts.reclaimed.get(),
+            refaults: counts.refaults.get(),
+            limit_hits: counts.limit_hits.get(),
+            failures: counts.failures.get(),
+        })
+    }
+
+    /// A space begins in the group of another, whose lock is ours.
+    pub(super) fn inherit_group(&self, from: &Space<R>, to: &Space<R>) {
+        let id = from.group();
+        if let Some(groups) = self.memory.groups()
+            && groups.join(id)
+        {
+            to.group.store(id.to_bits(), Ordering::Release);
+        }
+    }
+
+    /// A space has ended.
+    pub(super) fn leave_group(&self, space: &Space<R>) {
+        let id = GroupId::from_bits(space.group.swap(0, Ordering::AcqRel));
+        if let Some(groups) = self.memory.groups() {
+            groups.leave(id);
+        }
+    }
+
+    /// Who is charged for what a call brings in that names no space: the group of the space
+    /// that the CPU has loaded.
+    #[inline]
+    pub(in crate::space) fn payer(&self, pin: &Pin<'_>) -> GroupId {
+        match self.memory.groups() {
+            Some(groups) if groups.are_in_use() => self.group_loaded(pin),
+            _ => GroupId::ROOT,
+        }
+    }
+
+    #[cold]
+    fn group_loaded(&self, pin: &Pin<'_>) -> GroupId {
+        let loaded = self.cpus.get(pin).delta.space.load(Ordering::Relaxed);
+        let space = self.find_space(SpaceId::from_bits(loaded));
+        space.map_or(GroupId::ROOT, |space| space.group())
+    }
+
+    /// The group that is charged for a frame.
+    pub(in crate::space) fn group_of_frame(&self, _pin: &Pin<'_>, frame: Pfn) -> GroupId {
+        let (first, _) = self.memory.view().span();
+        let found = self.memory.groups().and_then(|groups| {
+            let place = groups.of_frame(frame.0 - first.0);
+            groups.at(place)
+        });
+        found.unwrap_or(GroupId::ROOT)
+    }
+
+    /// Has up to about `want` pages leave that are charged to a group; false if none can.
+    pub(in crate::space) fn reclaim_group(&self, id: GroupId, want: u64) -> bool {
+        let Some(reclaim) = self.reclaim() else {
+            return false;
+        };
+        let home = self.memory.home(&self.pin());
+        let scope = Scope::Group(id.place());
+        let freed = reclaim.shrink_all(self, scope, usize::from(home.0), want);
+        reclaim.counts.direct.add(1);
+        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
+        freed.is_some()
+    }
+}

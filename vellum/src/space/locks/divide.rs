@@ -1,0 +1,385 @@
+//! Where spaces are divided into tracts, and how they are united again.
+//!
+//! The holder of a lock who had to wait for it knows which page it was going to change, and which
+//! the one who waited before. Between the two lies the cut: a multiple of the largest power of two
+//! that lies there, so that further cuts halve what is left, and never within a region.
+
+use crate::addr::{PageRange, Vpn};
+use crate::frame::OutOfMemory;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::slab::{Handle, Item};
+use crate::space::state::account::Limits;
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::Region;
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::tract::{Tract, Waits};
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::Format;
+use crate::tree::RangeTree;
+
+/// How often somebody must have waited before a space is divided: dividing takes as long as many
+/// changes do, and threads that meet by chance gain nothing by it.
+const PATIENCE: u32 = 16;
+
+/// The same for a tract, which has shown by then that its space is one that many change.
+const TRACT_PATIENCE: u32 = 2;
+
+/// Regions that it takes as long to move as one that waits has waited.
+const REGIONS_A_WAIT: u64 = 16;
+
+/// Most tracts of a space for each CPU.
+const TRACTS_A_CPU: u32 = 4;
+
+/// Where to cut so that `one` and `other` come to lie apart: at the multiple of the largest
+/// power of two between them.
+fn cut_between(one: Vpn, other: Vpn) -> Option<Vpn> {
+    let (low, high) = (one.min(other).0, one.max(other).0);
+    let highest = (low ^ high).checked_ilog2()?;
+    Some(Vpn(high >> highest << highest))
+}
+
+/// The cut, moved to an edge of the region that it would go through.
+fn beside_regions<T: Item>(
+    tree: RangeTree<'_, T>,
+    cut: Vpn,
+    (low, high): (Vpn, Vpn),
+) -> Option<Vpn> {
+    let Some(found) = tree
+        .first_ending_after(cut.0)
+        .filter(|found| found.start < cut.0)
+    else {
+        return Some(cut);
+    };
+    if found.start > low.0 {
+        Some(Vpn(found.start))
+    } else if found.end <= high.0 {
+        Some(Vpn(found.end))
+    } else {
+        None
+    }
+}
+
+/// Whether no region lies on both sides of the cut.
+fn is_between_regions<T: Item>(tree: RangeTree<'_, T>, cut: Vpn) -> bool {
+    let found = tree.first_ending_after(cut.0);
+    found.is_none_or(|found| found.start >= cut.0)
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// All pages.
+    pub(in crate::space) fn all_pages() -> PageRange {
+        PageRange {
+            start: Vpn(0),
+            end: F::USER_END,
+        }
+    }
+
+    /// Divides a space before `page`, so that changes of regions on one side do not wait for those
+    /// on the other. Spaces divide themselves where CPUs wait for each other again and again; this
+    /// is for who knows that they will. Returns whether the space is divided there now. It is not
+    /// if `page` lies within a region, or if there are too many tracts already.
+    ///
+    /// A call that concerns pages on both sides makes the space one again.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`], [`MapError::OutOfMemory`].
+    pub fn divide_space(&self, id: SpaceId, page: Vpn) -> Result<bool, MapError> {
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
+        if page.0 == 0 || page >= F::USER_END {
+            return Ok(false);
+        }
+        self.lock_alone(space);
+        self.wait_until_alone(space);
+        let divided = match (space.named(id), space.is_divided()) {
+            (None, _) => Err(MapError::NoSpace),
+            (_, false) if is_between_regions(self.tree(space), page) => {
+                let divided = self.begin_tracts(&self.pin(), space, page);
+                divided.map_err(MapError::from)
+            }
+            (_, false) => Ok(()),
+            (_, true) => {
+                let divided = self.divide_tract_before(space, page);
+                divided.map_err(MapError::from)
+            }
+        };
+        let is_divided = space.is_divided() && self.is_boundary(space, page);
+        self.unlock_alone(space);
+        divided.map(|()| is_divided)
+    }
+
+    /// Where to divide, after somebody has waited for a lock before a change of `page`;
+    /// `regions` are in the tree. `None` if it is not time, or there is no such place.
+    fn cut_after_wait(
+        &self,
+        tree: RangeTree<'_, Region<R>>,
+        (waits, patience): (&Waits, u32),
+        page: Vpn,
+        regions: u64,
+    ) -> Option<Vpn> {
+        let (count, before) = waits.note(page);
+        let before = before?;
+        if u64::from(count) < u64::from(patience) + regions / REGIONS_A_WAIT {
+            return None;
+        }
+        let cut = cut_between(page, before)?;
+        beside_regions(tree, cut, (page.min(before), page.max(before)))
+    }
+
+    /// Divides a space, whose lock is the caller's, if it is time after a wait for it.
+    pub(super) fn divide_after_wait(&self, space: Live<'_, R>, page: Vpn) {
+        let waits = (&space.get().waits, PATIENCE);
+        let regions = space.account.counts.regions.get();
+        let Some(cut) = self.cut_after_wait(self.tree(space), waits, page, regions) else {
+            return;
+        };
+        self.wait_until_alone(space);
+        if !space.is_divided() && is_between_regions(self.tree(space), cut) {
+            // Without memory it stays as it is.
+            let _ = self.begin_tracts(&self.pin(), space, cut);
+        }
+    }
+
+    /// Where to divide a tract, whose lock is the caller's, after a wait for it. `page` is what
+    /// the caller is to change; if that is to be found first, most of the free pages below all
+    /// regions are left to others.
+    pub(super) fn tract_cut_after_wait(&self, tract: &Tract, page: Option<Vpn>) -> Option<Vpn> {
+        let tree = self.tract_tree(tract);
+        let waits = &tract.guarded.waits;
+        if let Some(page) = page {
+            return self.cut_after_wait(tree, (waits, TRACT_PATIENCE), page, 0);
+        }
+        let range = tract.range();
+        let first = tree.first_ending_after(range.start.0);
+        let end = first.map_or(range.end.0, |found| found.start);
+        let free = end.saturating_sub(range.start.0);
+        let share = (free / (2 * self.memory.platform().cpus() as u64)).checked_ilog2()?;
+        (share >= F::INDEX_BITS).then(|| Vpn((end - (1 << share)) >> share << share))
+    }
+
+    /// Makes two tracts of a space that is not divided.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing has changed.
+    pub(super) fn begin_tracts(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        cut: Vpn,
+    ) -> Result<(), OutOfMemory> {
+        let all = Self::all_pages();
+        let halves = [
+            PageRange { end: cut, ..all },
+            PageRange { start: cut, ..all },
+        ];
+        let own = self.tree(space);
+        let tracts = self.tracts(space);
+        let low = self.make_tract(pin, space, own, halves[0])?;
+        let made = self
+            .make_tract(pin, space, own, halves[1])
+            .and_then(|high| {
+                let rooms = tracts.make_room(pin, &self.memory);
+                let rooms = rooms.and_then(|room| Ok([room, tracts.make_room(pin, &self.memory)?]));
+                rooms
+                    .map(|rooms| (high, rooms))
+                    .inspect_err(|_| self.free_tract(pin, high))
+            });
+        let (high, rooms) = made.inspect_err(|_| self.free_tract(pin, low))?;
+        let write = space.seq.write(pin);
+        for (tract, room) in [low, high].into_iter().zip(rooms) {
+            let range = tract.range();
+            tracts.insert(pin, room, tract.handle(), range.start.0, range.end.0);
+        }
+        own.clear(pin);
+        drop(write);
+        space.keeps_tables.store(1, Ordering::Relaxed);
+        space.tract_count.store(2, Ordering::Relaxed);
+        space.waits.reset();
+        self.deal(space);
+        Ok(())
+    }
+
+    /// Divides a tract whose lock is the caller's, if the lock of the space is to be had at once:
+    /// it comes first in the order of locks.
+    pub(super) fn try_to_divide(&self, pin: &Pin<'_>, space: Live<'_, R>, tract: &Tract, cut: Vpn) {
+        if space.lock.try_lock() {
+            // Without memory it stays as it is.
+            let _ = self.divide_tract(pin, space, tract, cut);
+            self.unlock_alone(space);
+        }
+    }
+
+    /// Divides the tract that a cut lies in, for the holder of the space's lock, if no region lies
+    /// on both sides of it.
+    fn divide_tract_before(&self, space: Live<'_, R>, cut: Vpn) -> Result<(), OutOfMemory> {
+        let tract = self.tract_at(space, cut);
+        self.lock_tract(tract);
+        let suits = tract.range().start < cut && is_between_regions(self.tract_tree(tract), cut);
+        let divided = match suits {
+            true => self.divide_tract(&self.pin(), space, tract, cut),
+            false => Ok(()),
+        };
+        self.unlock_tract(tract);
+        divided
+    }
+
+    /// Takes the pages from `cut` on off a tract, and makes another one of them.
+    fn divide_tract<'a>(
+        &'a self,
+        pin: &Pin<'_>,
+        space: Live<'a, R>,
+        tract: &'a Tract,
+        cut: Vpn,
+    ) -> Result<(), OutOfMemory> {
+        let count = space.tract_count.load(Ordering::Relaxed);
+        if count >= TRACTS_A_CPU.saturating_mul(self.memory.platform().cpus() as u32) {
+            return Ok(());
+        }
+        let range = tract.range();
+        let (kept, rest) = (
+            PageRange { end: cut, ..range },
+            PageRange {
+                start: cut,
+                ..range
+            },
+        );
+        let tree = self.tract_tree(tract);
+        let new = self.make_tract(pin, space, tree, rest)?;
+        let tracts = self.tracts(space);
+        let room = tracts
+            .make_room(pin, &self.memory)
+            .inspect_err(|_| self.free_tract(pin, new))?;
+        let write = space.seq.write(pin);
+        tracts.resize(range.start.0, kept.start.0, kept.end.0);
+        tracts.insert(pin, room, new.handle(), rest.start.0, rest.end.0);
+        tract.set_range(kept);
+        for found in self.tract_tree(new).walk(0) {
+            tree.remove(pin, found.start);
+        }
+        drop(write);
+        space.tract_count.store(count + 1, Ordering::Relaxed);
+        tract.guarded.waits.reset();
+        tract.halve(new);
+        Ok(())
+    }
+
+    /// A tract of these pages with the regions of `from` that lie there, which stay in `from` as
+    /// well. Nobody finds it yet.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; there is none.
+    fn make_tract<'a>(
+        &'a self,
+        pin: &Pin<'_>,
+        space: Live<'a, R>,
+        from: RangeTree<'a, Region<R>>,
+        range: PageRange,
+    ) -> Result<&'a Tract, OutOfMemory> {
+        let handle = self.tracts.items.alloc(pin, &self.memory)?;
+        let tract = self.tracts.items.get(handle);
+        tract.begin(handle, space.handle(), range);
+        if let Err(error) = self.copy_tree(pin, from, self.tract_tree(tract), range) {
+            self.free_tract(pin, tract);
+            return Err(error);
+        }
+        Ok(tract)
+    }
+
+    /// Puts the regions of `from` that begin in `range` into `to` as well.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; some of them are in it.
+    fn copy_tree(
+        &self,
+        pin: &Pin<'_>,
+        from: RangeTree<'_, Region<R>>,
+        to: RangeTree<'_, Region<R>>,
+        range: PageRange,
+    ) -> Result<(), OutOfMemory> {
+        for found in from.walk(range.start.0) {
+            if found.start >= range.end.0 {
+                break;
+            }
+            let room = to.make_room(pin, &self.memory)?;
+            to.insert(pin, room, found.item.handle(), found.start, found.end);
+        }
+        Ok(())
+    }
+
+    /// Frees a tract that nobody has found yet.
+    fn free_tract(&self, pin: &Pin<'_>, tract: &Tract) {
+        self.tract_tree(tract).clear(pin);
+        tract.end();
+        self.tracts.items.free(pin, tract.handle());
+    }
+
+    /// Deals out what a space, whose lock is the caller's, may have more to its tracts.
+    pub(super) fn deal(&self, space: Live<'_, R>) {
+        let Limits { pages, regions, .. } = space.limits.get();
+        let counts = &space.get().account.counts;
+        let tracts = u64::from(space.tract_count.load(Ordering::Relaxed).max(1));
+        let left = |most: u64, used: u64| most.saturating_sub(used) / tracts;
+        let share = (
+            left(pages, counts.pages.get()),
+            left(u64::from(regions), counts.regions.get()),
+        );
+        self.for_tracts(space, |tract| tract.guarded.most.set(share));
+    }
+
+    /// Makes one of the tracts of a space, whose locks are all the caller's.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; it stays divided.
+    pub(in crate::space) fn undivide(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+    ) -> Result<(), OutOfMemory> {
+        if !space.is_divided() {
+            return Ok(());
+        }
+        // Nobody looks at this tree as long as there are tracts.
+        let own = self.tree(space);
+        let mut copied = Ok(());
+        self.for_tracts(space, |tract| {
+            if copied.is_ok() {
+                let from = self.tract_tree(tract);
+                copied = self.copy_tree(pin, from, own, tract.range());
+            }
+        });
+        if copied.is_err() {
+            own.clear(pin);
+            return copied;
+        }
+        self.end_tracts(pin, space);
+        Ok(())
+    }
+
+    /// Ends the tracts of a space, whose locks are all the caller's. Their regions are in the
+    /// space's own tree, or have ended.
+    pub(in crate::space) fn end_tracts(&self, pin: &Pin<'_>, space: Live<'_, R>) {
+        let mut last = Handle::NONE;
+        self.for_tracts(space, |tract| {
+            tract.set_below(last);
+            last = tract.handle();
+        });
+        let write = space.seq.write(pin);
+        self.tracts(space).clear(pin);
+        drop(write);
+        space.tract_count.store(0, Ordering::Relaxed);
+        space.whole.store(0, Ordering::Relaxed);
+        space.waits.reset();
+        while !last.is_none() {
+            let tract = self.tracts.items.get(last);
+            let boundary = tract.range().start;
+            last = tract.below();
+            self.tract_tree(tract).clear(pin);
+            tract.end();
+            self.unlock_tract(tract);
+            self.tracts.items.retire(pin, tract.handle());
+            self.merge_at(pin, space, boundary);
+        }
+    }
+}

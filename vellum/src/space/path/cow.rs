@@ -1,0 +1,195 @@
+//! Stores to private pages that others may see: reuse or copy.
+
+use super::fault::{Fault, FaultStep, Resolved};
+use crate::addr::Pfn;
+use crate::design::Superpages;
+use crate::frame::{Kind, Request, Site};
+use crate::object::Inserted;
+use crate::platform::Platform;
+use crate::rmap::{Place, ReverseMap, Run};
+use crate::space::large::reserve::TakenFrame;
+use crate::space::state::account::Resident;
+use crate::space::state::error::FaultError;
+use crate::space::state::manager::Vm;
+use crate::sync::Pin;
+use crate::table::{Format, LockedTable, Marks, Users};
+
+/// A page that takes the place of another in one entry of a table.
+pub(in crate::space) struct Replaced {
+    pub(in crate::space) index: usize,
+    pub(in crate::space) old: Pfn,
+    pub(in crate::space) new: Pfn,
+    /// The entry that maps the new page.
+    pub(in crate::space) leaf: u64,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// A store hit a write-protected `entry` of a private mapping.
+    pub(in crate::space) fn break_cow(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+    ) -> Result<FaultStep, FaultError> {
+        let old = F::frame(entry, 1);
+        if self.is_exclusive(old) {
+            return Ok(self.reuse_page(fault, old));
+        }
+        let from_zero = old == self.zero_page;
+        let request = Request::page(Site::CopyOnWrite);
+        let request = if from_zero { request.zeroed() } else { request };
+        let taken = match from_zero && self.superpages() == Superpages::Reserve {
+            true => self.take_zeroed(fault)?,
+            false => {
+                let payer = fault.space.group();
+                TakenFrame::alone(self.memory.alloc_page(fault.pin, request, payer)?)
+            }
+        };
+        let new = taken.frame;
+        let env = self.env(fault.pin);
+        let mut ctx = R::Ctx::default();
+        if let Err(error) = self.prepare_private(fault, &mut ctx) {
+            self.rmap.finish(&env, ctx);
+            self.give_back(fault.pin, taken);
+            return Err(error.into());
+        }
+        let table = self.lock_protected(fault, old);
+        let copied = table.is_some();
+        let was_cached = self.memory.frame(old).kind() == Kind::Object;
+        if let Some(table) = table {
+            if !from_zero {
+                self.memory.copy(fault.pin, old, new);
+            }
+            let leaf = F::leaf(new, 1, fault.entered.region.prot(), Marks::DIRTY);
+            let index = fault.index();
+            let replaced = Replaced {
+                index,
+                old,
+                new,
+                leaf,
+            };
+            self.replace_page(fault.pin, fault.place(), &table, &replaced, &mut ctx);
+        }
+        self.rmap.finish(&env, ctx);
+        if !copied {
+            self.give_back(fault.pin, taken);
+            return Ok(FaultStep::Again);
+        }
+        if !from_zero {
+            self.memory.put(fault.pin, old);
+        }
+        let replaced = match (from_zero, was_cached) {
+            (true, _) => Some(Resident::Zero),
+            (_, true) => Some(self.cache_kind(fault.entered.region.object())),
+            _ => None,
+        };
+        if let Some(kind) = replaced {
+            fault.count_resident(kind, u64::MAX);
+            fault.count_resident(Resident::Anonymous, 1);
+        }
+        fault.entered.region.note_private();
+        let kind = match from_zero || was_cached {
+            true => Inserted::Anonymous,
+            false => Inserted::Copy { of: old },
+        };
+        self.note_inserted(fault.pin, new, kind);
+        let events = &fault.cpu.events;
+        if from_zero {
+            events.zero_fills.bump();
+            return Ok(FaultStep::Done(Resolved::Mapped));
+        }
+        events.cow_copies.bump();
+        Ok(FaultStep::Done(Resolved::Copied))
+    }
+
+    /// Whether a page is private to the one entry that maps it (invariant 8). A yes stays true
+    /// while a fault is inside the entry's region: only a fork of this space could
+    /// map the page again, and it closes the region's gate and waits first. Reclaim may take the
+    /// page away meanwhile, and a pin may come: whoever relies on that looks again under the
+    /// table's lock.
+    ///
+    /// Pins come while the page is exclusive, and no mapping comes while it is pinned: they are
+    /// those of the space that maps it. It keeps the page whoever looks at it meanwhile.
+    pub(in crate::space) fn is_exclusive(&self, page: Pfn) -> bool {
+        let frame = self.memory.frame(page);
+        let counts = frame.counts();
+        frame.kind() == Kind::Anonymous
+            && counts.maps() == 1
+            && (counts.refs() == 1 || counts.pins() > 0)
+    }
+
+    /// The table of the page, locked, if its entry still maps `old`
+    /// without the right to store.
+    fn lock_protected<'a>(
+        &self,
+        fault: &Fault<'a, P, F, R>,
+        old: Pfn,
+    ) -> Option<LockedTable<'a, F>> {
+        let table = fault.lock_found()?;
+        let now = table.load(fault.index());
+        let same = table.level() == 1
+            && F::is_mapped(now)
+            && F::frame(now, 1) == old
+            && !F::is_writable(now);
+        // Not `then_some`, which would move the table twice.
+        if same { Some(table) } else { None }
+    }
+
+    /// The only mapping of a private page keeps it and may store.
+    fn reuse_page(&self, fault: &Fault<'_, P, F, R>, page: Pfn) -> FaultStep {
+        let Some(table) = self.lock_protected(fault, page) else {
+            return FaultStep::Again;
+        };
+        debug_assert!(self.memory.frame(page).counts().maps() == 1);
+        let index = fault.index();
+        let prot = fault.entered.region.prot();
+        table.update(index, Users::Hardware, |entry| {
+            F::with_marks(F::with_prot(entry, 1, prot), Marks::DIRTY)
+        });
+        let env = self.env(fault.pin);
+        let run = Run::single(page, table.pte(index), fault.page);
+        let mut ctx = R::Ctx::default();
+        self.rmap.turn(&env, &mut ctx, &run, fault.place());
+        drop(table);
+        self.rmap.finish(&env, ctx);
+        fault.cpu.events.cow_reuses.bump();
+        FaultStep::Done(Resolved::Upgraded)
+    }
+
+    /// Puts the copy in the place of the old page, whose reference passes to the
+    /// caller. No CPU uses the old page any more when the new one appears:
+    /// otherwise one thread could go on reading the old one after another has
+    /// stored to the new one and told it so.
+    pub(in crate::space) fn replace_page(
+        &self,
+        pin: &Pin<'_>,
+        place: Place<'_, R::Region, R::Space>,
+        table: &LockedTable<'_, F>,
+        replaced: &Replaced,
+        ctx: &mut R::Ctx,
+    ) {
+        let Replaced {
+            index,
+            old,
+            new,
+            leaf,
+        } = *replaced;
+        let env = self.env(pin);
+        let pte = table.pte(index);
+        let page = table.page(index);
+        self.own_privately(self.memory.frame(new), place.space, page);
+        table.clear(index, Users::Hardware);
+        self.flush_locked_page(pin, self.live_at(place.space), page);
+        if old != self.zero_page {
+            let gone = Run::single(old, pte, page);
+            self.rmap.remove(&env, ctx, &gone, place);
+            let before = self.memory.frame(old).remove_mapping();
+            if before.maps() == 1 && self.memory.frame(old).kind() == Kind::Anonymous {
+                self.rmap.unmapped(&env, old);
+                self.note_removed(pin, old);
+            }
+        }
+        let run = Run::single(new, pte, page);
+        self.rmap.add(&env, ctx, &run, place, true);
+        table.fill(index, leaf);
+    }
+}

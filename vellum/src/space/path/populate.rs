@@ -1,0 +1,67 @@
+//! Faulting in before anybody asks: the second half of mlock, and `MAP_POPULATE`.
+
+use crate::addr::{Access, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::FaultError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::Region;
+use crate::space::state::spaces::SpaceId;
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Faults in every page of a range (`MAP_POPULATE`, the second half of mlock): for writing where
+    /// the memory is private and may be stored to, so that pages are copied now rather than at the
+    /// first store; shared memory for reading, which makes no page dirty that nobody has stored to.
+    ///
+    /// # Errors
+    /// [`FaultError`] of the first page that failed; those before stay mapped.
+    pub fn populate(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), FaultError> {
+        let range = Self::checked_range(start, pages).map_err(|_| FaultError::NoRegion)?;
+        let mut page = range.start;
+        while page < range.end {
+            let (access, end) = self.population_of(id, page)?;
+            let end = end.min(range.end);
+            while page < end {
+                match self.fault(id, page.address::<F>(), access) {
+                    // The region may be another one by now, or a stack that grew without the right.
+                    Err(FaultError::Protection) if access == Access::Write => {
+                        self.fault(id, page.address::<F>(), Access::Read)?;
+                    }
+                    other => {
+                        other?;
+                    }
+                }
+                page = page.offset(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// How the pages from `page` on are faulted in, and the first one that it is not known of.
+    fn population_of(&self, id: SpaceId, page: Vpn) -> Result<(Access, Vpn), FaultError> {
+        let mut spins = 0;
+        loop {
+            let looked = {
+                let _pin = self.pin();
+                let space = self.find_space(id).ok_or(FaultError::NoSpace)?;
+                self.look(space, page, |tree| {
+                    let view = tree.last_at_most(page.0).map(Region::view);
+                    view.filter(|view| view.range.contains(page))
+                })
+            };
+            match looked {
+                Some(Some(view)) if view.is_shared() || !view.prot.can_write() => {
+                    return Ok((Access::Read, view.range.end));
+                }
+                Some(Some(view)) => return Ok((Access::Write, view.range.end)),
+                // Nothing is there, or a stack grows to it.
+                Some(None) => return Ok((Access::Write, page.offset(1))),
+                None => {
+                    self.memory.platform().relax(spins);
+                    spins += 1;
+                }
+            }
+        }
+    }
+}

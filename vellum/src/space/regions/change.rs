@@ -1,0 +1,354 @@
+//! What calls that change regions have in common: checking ranges, cutting
+//! regions at a range's edges, closing gates, merging.
+
+use crate::addr::{PageRange, Vpn};
+use crate::frame::OutOfMemory;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::slab::Handle;
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::{RegionView, Traits};
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::tree::{RegionHandle, Spare};
+use crate::sync::Pin;
+use crate::table::Format;
+
+/// The pages before which regions were cut to hold a range of whole regions.
+#[derive(Clone, Copy, Default)]
+#[must_use = "a call that fails undoes its cuts"]
+pub(super) struct Cuts([Option<Vpn>; 2]);
+
+/// Lowest page that is handed out unasked, so that null pointers fault.
+const LOWEST: Vpn = Vpn(16);
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Where pages may be mapped when the caller does not say.
+    pub(in crate::space) fn bounds() -> PageRange {
+        PageRange {
+            start: LOWEST,
+            // One page stays free, so that the end of a range is an address.
+            end: Vpn(F::USER_END.0 - 1),
+        }
+    }
+
+    /// A range that the format can map, if it is one.
+    pub(in crate::space) fn checked_range(start: Vpn, pages: u64) -> Result<PageRange, MapError> {
+        let end = start.0.checked_add(pages).ok_or(MapError::BadRange)?;
+        if pages == 0 || end > F::USER_END.0 {
+            return Err(MapError::BadRange);
+        }
+        Ok(PageRange {
+            start,
+            end: Vpn(end),
+        })
+    }
+
+    /// Refuses `pages` more pages with `traits` and `regions` more regions than the limits allow.
+    /// In a space in tracts: than the tract of `page` has left.
+    pub(in crate::space) fn check_limits(
+        &self,
+        space: Live<'_, R>,
+        page: Vpn,
+        traits: Traits,
+        (pages, regions): (u64, u64),
+    ) -> Result<(), MapError> {
+        let fits = if space.is_in_tracts() {
+            self.tract_at(space, page).may_get(pages, regions)
+        } else {
+            self.check_locked(space, traits, pages)?;
+            let limits = space.limits.get();
+            let counts = &space.get().account.counts;
+            counts.pages.get().saturating_add(pages) <= limits.pages
+                && counts.regions.get().saturating_add(regions) <= u64::from(limits.regions)
+        };
+        if fits { Ok(()) } else { Err(MapError::Limit) }
+    }
+
+    /// Calls `change` with the lock of the space, if all of `range` is mapped.
+    pub(in crate::space) fn with_covered(
+        &self,
+        id: SpaceId,
+        range: PageRange,
+        change: impl Fn(&Pin<'_>, Live<'_, R>) -> Result<(), MapError>,
+    ) -> Result<(), MapError> {
+        self.with_room(|| {
+            self.with_undivided(id, |pin, space| match self.is_covered(space, range) {
+                true => change(pin, space),
+                false => Err(MapError::NotMapped),
+            })
+        })
+    }
+
+    /// Gives the regions in `range` other properties.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if a region cannot be cut; nothing changed.
+    pub(in crate::space) fn change_traits(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        change: impl Fn(Traits) -> Traits,
+    ) -> Result<(), OutOfMemory> {
+        // The cuts stay: nothing can fail any more.
+        let _ = self.isolate(pin, space, range)?;
+        self.close_gates(pin, space, range);
+        let _ = self.for_regions::<()>(space, range, |handle, view| {
+            let pages = view.range.pages();
+            let traits = change(view.traits);
+            // In this order: reclaim never sees fewer locked pages than there are.
+            let counts = self.counts_at(space, view.range.start);
+            counts.count_pages(traits, pages);
+            self.region(handle).set_word(view.prot, traits);
+            counts.count_pages(view.traits, pages.wrapping_neg());
+            Ok(())
+        });
+        self.open_gates(space, range);
+        self.merge_range(pin, space, range);
+        Ok(())
+    }
+
+    /// Closes the gates of the regions that overlap `range` and waits until
+    /// no fault is inside one.
+    pub(in crate::space) fn close_gates(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+    ) {
+        let mut closed = 0;
+        let mut only = 0;
+        let _ = self.for_regions::<()>(space, range, |handle, _| {
+            self.region(handle).gate.close();
+            only = handle.raw();
+            closed += 1;
+            Ok(())
+        });
+        match closed {
+            0 => {}
+            1 => self.wait_out_region(pin, space, only),
+            _ => self.wait_out_space(pin, space),
+        }
+    }
+
+    /// Opens the gates of the regions that overlap `range`.
+    pub(in crate::space) fn open_gates(&self, space: Live<'_, R>, range: PageRange) {
+        let _ = self.for_regions::<()>(space, range, |handle, _| {
+            let gate = &self.region(handle).gate;
+            if !gate.is_open() {
+                gate.open();
+            }
+            Ok(())
+        });
+    }
+
+    /// Cuts the regions that reach over the edges of `range`, so that it holds
+    /// whole regions only. All gates stay open.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`]; nothing was cut.
+    pub(super) fn isolate(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+    ) -> Result<Cuts, OutOfMemory> {
+        let edges = [range.start, range.end];
+        let mut spares = [None, None];
+        for (edge, spare) in edges.into_iter().zip(&mut spares) {
+            if self.region_cut_by(space, edge).is_none() {
+                continue;
+            }
+            match self.make_region(pin, space, edge) {
+                Ok(region) => *spare = Some(region),
+                Err(error) => {
+                    self.free_spares(pin, spares);
+                    return Err(error);
+                }
+            }
+        }
+        let mut cuts = Cuts::default();
+        if spares.iter().all(Option::is_none) {
+            return Ok(cuts);
+        }
+        for (nth, edge) in edges.into_iter().enumerate() {
+            match self.cut(pin, space, edge, &mut spares[nth]) {
+                Ok(cut) => cuts.0[nth] = cut.then_some(edge),
+                Err(error) => {
+                    self.free_spares(pin, spares);
+                    self.undo_cuts(pin, space, cuts);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(cuts)
+    }
+
+    /// Makes one region again of each two that a call which fails has cut.
+    pub(super) fn undo_cuts(&self, pin: &Pin<'_>, space: Live<'_, R>, cuts: Cuts) {
+        for page in cuts.0.into_iter().flatten() {
+            self.merge_at(pin, space, page);
+        }
+    }
+
+    fn free_spares(&self, pin: &Pin<'_>, spares: [Option<Spare<'_, R>>; 2]) {
+        for spare in spares.into_iter().flatten() {
+            self.regions.free(pin, spare.handle);
+        }
+    }
+
+    /// The region that lies on both sides of the boundary before `page`.
+    pub(super) fn region_cut_by(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
+        if self.is_boundary(space, page) {
+            return Handle::NONE;
+        }
+        let handle = self.region_from(space, page);
+        if !handle.is_none() && self.region(handle).range().start < page {
+            return handle;
+        }
+        Handle::NONE
+    }
+
+    /// Cuts the region that lies on both sides of the boundary before `page`,
+    /// taking `spare` as its second part. Returns whether there was such a region.
+    fn cut(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        page: Vpn,
+        spare: &mut Option<Spare<'_, R>>,
+    ) -> Result<bool, OutOfMemory> {
+        let head = self.region_cut_by(space, page);
+        let Some(tail) = spare.take_if(|_| !head.is_none()) else {
+            return Ok(false);
+        };
+        let region = self.region(head);
+        let view = region.view();
+        let kept = PageRange {
+            start: view.range.start,
+            end: page,
+        };
+        let rest = RegionView {
+            range: PageRange {
+                start: page,
+                end: view.range.end,
+            },
+            offset: view.index_of(page),
+            ..view
+        };
+        region.gate.close();
+        self.wait_out_region(pin, space, head.raw());
+        let split = self.demote_across(pin, space, region, page).and_then(|()| {
+            self.rmap.region_split(
+                &self.env(pin),
+                self,
+                self.region_ref(head),
+                self.region(tail.handle)
+                    .region_ref_with(space.handle(), &rest),
+            )
+        });
+        if let Err(error) = split {
+            region.gate.open();
+            *spare = Some(tail);
+            return Err(error);
+        }
+        if view.object != 0 {
+            self.hold_for_copy(pin, view.object, head);
+        }
+        // Asked anew: a fault may have made a private page until the gate closed.
+        let rest = RegionView {
+            traits: region.view().traits,
+            ..rest
+        };
+        let write = self.seq_at(space, page).write(pin);
+        self.split_region(pin, space, &write, (head, kept), (tail, &rest));
+        drop(write);
+        region.gate.open();
+        Ok(true)
+    }
+
+    /// Whether `tail` continues what `head` shows, in every respect.
+    pub(super) fn continues(head: &RegionView, tail: &RegionView) -> bool {
+        let kind = |view: &RegionView| {
+            (
+                view.prot,
+                view.object,
+                view.traits.without(Traits::HAS_PRIVATE),
+            )
+        };
+        head.range.end == tail.range.start
+            && kind(head) == kind(tail)
+            && head.index_of(head.range.end) == tail.offset
+    }
+
+    /// Makes one region of the two that meet before `page`, if they match.
+    pub(in crate::space) fn merge_at(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
+        if self.is_boundary(space, page) {
+            return;
+        }
+        let tail = self.region_from(space, page);
+        if !tail.is_none() && self.region(tail).range().start == page {
+            self.merge_with_previous(pin, space, tail);
+        }
+    }
+
+    /// Makes one region of `middle` and those before and after it that match.
+    pub(super) fn merge_around(&self, pin: &Pin<'_>, space: Live<'_, R>, middle: RegionHandle<R>) {
+        let merged = self.merge_with_previous(pin, space, middle);
+        self.merge_at(pin, space, self.region(merged).range().end);
+    }
+
+    /// Makes one region of `tail` and the one before it, if they meet and match.
+    /// Returns the region that `tail` is in.
+    fn merge_with_previous(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        tail: RegionHandle<R>,
+    ) -> RegionHandle<R> {
+        let second = self.region(tail);
+        let tail_view = second.view();
+        let before = tail_view.range.start.0.checked_sub(1);
+        let Some(first) = before.and_then(|page| {
+            // In the same tree: boundaries of tracts stay.
+            let tree = self.tree_at(space, tail_view.range.start);
+            tree.last_at_most(page)
+        }) else {
+            return tail;
+        };
+        let (head, head_view) = (first.handle(), first.view());
+        // A region that is being unmapped without the lock stays as it is.
+        let changes = space.unmappings.is_none() || (first.gate.is_open() && second.gate.is_open());
+        let matches = Self::continues(&head_view, &tail_view)
+            && changes
+            && self.rmap.regions_mergeable(&first.rmap, &second.rmap);
+        if !matches {
+            return tail;
+        }
+        // Both: a fault in either may be about to set what decides whether they
+        // can be merged.
+        let gates = [(head, first), (tail, second)];
+        for (_, region) in gates {
+            region.gate.close();
+        }
+        for (handle, _) in gates {
+            self.wait_out_region(pin, space, handle.raw());
+        }
+        if !self.rmap.regions_mergeable(&first.rmap, &second.rmap) {
+            for (_, region) in gates {
+                region.gate.open();
+            }
+            return tail;
+        }
+        // Asked anew: a fault may have made a private page until the gate closed.
+        if second.view().traits.has(Traits::HAS_PRIVATE) {
+            first.note_private();
+        }
+        let write = self.seq_at(space, head_view.range.start).write(pin);
+        self.join_regions(pin, space, &write, head, tail);
+        drop(write);
+        first.gate.open();
+        head
+    }
+}

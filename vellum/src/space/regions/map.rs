@@ -1,0 +1,477 @@
+//! mmap.
+
+use super::unmap::{DeadObjects, Unmapping};
+use crate::addr::{PageRange, Prot, Vpn};
+use crate::object::{INDEX_END, ObjectId, ObjectKind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::locks::lock::{Beside, Goal};
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::{Region, RegionView, Traits};
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::tree::RegionHandle;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, SeqWrite};
+use crate::table::Format;
+use crate::tree::{Found, Spot};
+
+/// What a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// Zeroes; with [`Traits::SHARED`], an object of shared memory of its own.
+    Anonymous,
+    /// An object from the given page on.
+    Object {
+        /// Which object.
+        id: ObjectId,
+        /// Its page at the mapping's start.
+        page: u64,
+    },
+}
+
+/// Where a mapping goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// In the highest gap, away from stacks ([`crate::space::Limits::stack_gap_pages`]); in a space that
+    /// is divided because many CPUs change it ([`Vm::divide_space`]), in the highest gap of a part
+    /// of it.
+    Anywhere,
+    /// There if it is free and not too close to a stack, else as with [`Placement::Anywhere`]: so
+    /// are what the format cannot map, and the lowest pages, which are kept free so that null
+    /// pointers fault.
+    Hint(Vpn),
+    /// There, in place of whatever is mapped.
+    Fixed(Vpn),
+    /// There, if nothing is mapped.
+    FixedFree(Vpn),
+}
+
+/// A request to map memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapRequest {
+    /// Length in pages.
+    pub pages: u64,
+    /// Rights. What hardware cannot withhold is given, too ([`Format::given`]): who may store may
+    /// load. The region shows the rights that it gives.
+    pub prot: Prot,
+    /// [`Traits::SHARED`], [`Traits::LOCKED`], and for private zeroes [`Traits::GROWS_DOWN`], or
+    /// none.
+    pub traits: Traits,
+    /// What it shows.
+    pub source: Source,
+    /// Where it goes.
+    pub placement: Placement,
+}
+
+impl MapRequest {
+    /// Private zeroes, `pages` pages, anywhere.
+    pub const fn anonymous(pages: u64, prot: Prot) -> MapRequest {
+        MapRequest {
+            pages,
+            prot,
+            traits: Traits::NONE,
+            source: Source::Anonymous,
+            placement: Placement::Anywhere,
+        }
+    }
+
+    /// A private view of `pages` pages of an object, anywhere.
+    pub const fn object(id: ObjectId, page: u64, pages: u64, prot: Prot) -> MapRequest {
+        MapRequest {
+            pages,
+            prot,
+            traits: Traits::NONE,
+            source: Source::Object { id, page },
+            placement: Placement::Anywhere,
+        }
+    }
+
+    /// The same, with stores seen by all.
+    pub const fn shared(mut self) -> MapRequest {
+        self.traits = self.traits.union(Traits::SHARED);
+        self
+    }
+
+    /// The same, extended downwards by faults below it.
+    pub const fn growing_down(mut self) -> MapRequest {
+        self.traits = self.traits.union(Traits::GROWS_DOWN);
+        self
+    }
+
+    /// The same, placed.
+    pub const fn at(mut self, placement: Placement) -> MapRequest {
+        self.placement = placement;
+        self
+    }
+}
+
+/// Where a request goes.
+struct MapPlace<'a, R: ReverseMap> {
+    range: PageRange,
+    /// Where the range begins.
+    spot: Spot<'a, Region<R>>,
+    /// Whether nothing is mapped there.
+    is_free: bool,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Maps memory and returns the first page.
+    ///
+    /// # Errors
+    /// [`MapError`]; the space is as it was.
+    pub fn map(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
+        self.with_room(|| self.map_once(id, request))
+    }
+
+    fn map_once(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
+        let request = &Self::checked_request(request)?;
+        let object = self.source_object(request)?;
+        let mut dead = DeadObjects::default();
+        let mut counted = false;
+        let mut beside = |goal| {
+            let mapped =
+                self.with_range_locked(id, goal, Beside::Unmappings, |pin, space, within| {
+                    if !counted {
+                        self.events(pin).maps.bump();
+                        counted = true;
+                    }
+                    if space.is_divided() {
+                        return self.map_in_tract(pin, space, request, within, object, &mut dead);
+                    }
+                    let place = self.place(space, request, within)?;
+                    if !place.is_free && !space.unmappings.is_none() {
+                        return Ok(None);
+                    }
+                    let mapped = self.map_placed(pin, space, request, place, object, &mut dead);
+                    mapped.map(Some)
+                });
+            mapped.map(Option::flatten)
+        };
+        let result = match request.placement {
+            Placement::Anywhere => match beside(Goal::Anywhere(None)) {
+                Ok(None) => self.try_other_tracts(id, beside),
+                done => done,
+            },
+            Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start) => {
+                // What is no range is refused where it is looked at.
+                let range = Self::checked_range(start, request.pages);
+                beside(Goal::Range(range.unwrap_or_default()))
+            }
+        };
+        let result = match result {
+            Ok(Some(mapped)) => Ok(mapped),
+            // In place of something that others may be unmapping, or not in one tract.
+            Ok(None) => self.with_undivided(id, |pin, space| {
+                self.map_locked(pin, space, request, object, &mut dead)
+            }),
+            Err(error) => Err(error),
+        };
+        if result.is_err() && object.0 != 0 && self.objects.release(object.0) {
+            self.defer_destroy(&mut dead, object.0);
+        }
+        self.destroy_objects(dead);
+        result
+    }
+
+    /// The request, with the rights that its region gives and without a hint that cannot be
+    /// followed.
+    ///
+    /// # Errors
+    /// [`MapError::WrongKind`].
+    fn checked_request(request: &MapRequest) -> Result<MapRequest, MapError> {
+        let is_plain = request.source == Source::Anonymous && !request.traits.has(Traits::SHARED);
+        if request.traits.has(Traits::GROWS_DOWN) && !is_plain {
+            return Err(MapError::WrongKind);
+        }
+        let is_usable = |start: Vpn| {
+            start >= Self::bounds().start && Self::checked_range(start, request.pages).is_ok()
+        };
+        let placement = match request.placement {
+            Placement::Hint(start) if !is_usable(start) => Placement::Anywhere,
+            placement => placement,
+        };
+        Ok(MapRequest {
+            prot: F::given(request.prot),
+            placement,
+            ..*request
+        })
+    }
+
+    /// The object to map, with a user for the region, and the first page in it.
+    fn source_object(&self, request: &MapRequest) -> Result<(u32, u64), MapError> {
+        match request.source {
+            Source::Anonymous if request.traits.has(Traits::SHARED) => {
+                let pin = self.pin();
+                let kind = ObjectKind::SharedMemory;
+                let id = self.objects.create(
+                    &self.memory,
+                    &pin,
+                    kind,
+                    self.bytes_in(request.pages),
+                    0,
+                )?;
+                Ok((id.handle, 0))
+            }
+            Source::Anonymous => Ok((0, 0)),
+            Source::Object { id, page } => {
+                // No object can have more pages; what is mapped counts on it.
+                page.checked_add(request.pages)
+                    .filter(|&end| end <= INDEX_END)
+                    .ok_or(MapError::BadRange)?;
+                let pin = self.pin();
+                self.objects.find(id).ok_or(MapError::NoObject)?;
+                let regions = self.objects.regions(&self.regions, id.handle);
+                if !regions.hold(&pin, None) {
+                    return Err(MapError::NoObject);
+                }
+                Ok((id.handle, page))
+            }
+        }
+    }
+
+    /// [`Vm::map`] for the holder of the space's lock.
+    pub(in crate::space) fn map_locked(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        request: &MapRequest,
+        object: (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Vpn, MapError> {
+        let place = self.place(space, request, Self::all_pages())?;
+        self.map_placed(pin, space, request, place, object, dead)
+    }
+
+    /// The same for the holder of a tract's lock; `None` if it has to be done with all of the
+    /// space, or for [`Placement::Anywhere`] in another tract.
+    #[cold]
+    #[inline(never)]
+    fn map_in_tract(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        request: &MapRequest,
+        within: PageRange,
+        object: (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Option<Vpn>, MapError> {
+        // What a space has of locked pages is known as a whole, and whether the next tract begins
+        // with a stack that a hint comes too close to.
+        let is_near_next = |start: Vpn| {
+            let gap = space.limits.get().stack_gap_pages;
+            let end = start.0.saturating_add(request.pages).saturating_add(gap);
+            end > within.end.0 && within.end < F::USER_END
+        };
+        let needs_all = match request.placement {
+            _ if request.traits.has(Traits::LOCKED) => true,
+            Placement::Hint(start) => {
+                space.has_stack.load(Ordering::Relaxed) != 0 && is_near_next(start)
+            }
+            _ => false,
+        };
+        if needs_all {
+            return Ok(None);
+        }
+        let placed = self.place(space, request, within);
+        let mapped =
+            placed.and_then(|place| self.map_placed(pin, space, request, place, object, dead));
+        match mapped {
+            Ok(start) => {
+                let cpu = self.cpus.get(pin);
+                cpu.mapped_at.store(start.0, Ordering::Relaxed);
+                cpu.mapped_in.store(space.key(), Ordering::Relaxed);
+                Ok(Some(start))
+            }
+            // There may be more in other tracts.
+            Err(MapError::NoGap | MapError::Limit) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A page of the tract in which this CPU last mapped where it found room.
+    pub(in crate::space) fn last_mapped(&self, pin: &Pin<'_>, space: Live<'_, R>) -> Vpn {
+        let cpu = self.cpus.get(pin);
+        match cpu.mapped_in.load(Ordering::Relaxed) == space.key() {
+            true => Vpn(cpu.mapped_at.load(Ordering::Relaxed)),
+            false => Self::bounds().start,
+        }
+    }
+
+    /// Tries to map somewhere: in the tract of the lowest pages, where free ones are left longest,
+    /// and then in all others from the highest down.
+    #[cold]
+    fn try_other_tracts(
+        &self,
+        id: SpaceId,
+        mut attempt: impl FnMut(Goal) -> Result<Option<Vpn>, MapError>,
+    ) -> Result<Option<Vpn>, MapError> {
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
+        let mut mapped = attempt(Goal::Anywhere(Some(Self::bounds().start)))?;
+        let mut last = F::USER_END.0 - 1;
+        while mapped.is_none()
+            && let Some(tract) = self.find_tract(space, Vpn(last))
+        {
+            let start = tract.range().start.0.min(last);
+            mapped = attempt(Goal::Anywhere(Some(Vpn(start))))?;
+            let Some(below) = start.checked_sub(1) else {
+                break;
+            };
+            last = below;
+        }
+        Ok(mapped)
+    }
+
+    /// The same in a place that has been found. Where something has to go first, nothing
+    /// is being unmapped without the lock.
+    #[inline]
+    fn map_placed(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        request: &MapRequest,
+        place: MapPlace<'_, R>,
+        (object, page): (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Vpn, MapError> {
+        let MapPlace {
+            range,
+            spot,
+            is_free,
+        } = place;
+        self.check_limits(space, range.start, request.traits, (request.pages, 1))?;
+        let view = RegionView {
+            range,
+            prot: request.prot,
+            traits: request.traits,
+            object,
+            offset: if object == 0 { range.start.0 } else { page },
+        };
+        if !is_free {
+            let spare = self.make_region(pin, space, range.start)?;
+            let region = spare.handle;
+            let link = |write: &SeqWrite<'_>| {
+                self.link_region(pin, space, write, (spare, &view), None);
+            };
+            let unmapping = Unmapping {
+                vm: self,
+                pin,
+                space,
+                range,
+            };
+            if let Err(error) = unmapping.run(spot, dead, link) {
+                self.regions.free(pin, region);
+                return Err(error);
+            }
+            self.merge_around(pin, space, region);
+            return Ok(range.start);
+        }
+        // Not one that is being unmapped.
+        let touches =
+            |found: &Found<'_, Region<R>>| found.end == range.start.0 && found.item.gate.is_open();
+        if let Some(before) = spot.before().filter(touches)
+            && let Some(extended) = self.extend_region(pin, space, before.item, &view)
+        {
+            self.merge_around(pin, space, extended);
+            return Ok(range.start);
+        }
+        let is_continued = spot.after().is_some_and(|after| {
+            after.start == range.end.0 && Self::continues(&view, &after.item.view())
+        });
+        let spare = self.make_region(pin, space, range.start)?;
+        let write = self.seq_at(space, range.start).write(pin);
+        self.link_region_at(spot, pin, space, &write, (spare, &view), None);
+        drop(write);
+        if is_continued {
+            self.merge_at(pin, space, range.end);
+        }
+        Ok(range.start)
+    }
+
+    /// Where the request goes: a range in `within`, or what may be found there.
+    #[inline]
+    fn place<'a>(
+        &'a self,
+        space: Live<'a, R>,
+        request: &MapRequest,
+        within: PageRange,
+    ) -> Result<MapPlace<'a, R>, MapError> {
+        let (Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start)) =
+            request.placement
+        else {
+            return self.place_anywhere(space, request.pages, within);
+        };
+        let range = Self::checked_range(start, request.pages)?;
+        let spot = self.tree_at(space, range.start).spot(range.start.0);
+        let is_free = spot.is_free_to(range.end.0);
+        match request.placement {
+            Placement::FixedFree(_) if !is_free => Err(MapError::Occupied),
+            Placement::Hint(_)
+                if !is_free || self.end_below_stack(space, range.end) != range.end =>
+            {
+                self.place_anywhere(space, request.pages, within)
+            }
+            _ => Ok(MapPlace {
+                range,
+                spot,
+                is_free,
+            }),
+        }
+    }
+
+    /// The highest place for `pages` pages.
+    fn place_anywhere<'a>(
+        &'a self,
+        space: Live<'a, R>,
+        pages: u64,
+        within: PageRange,
+    ) -> Result<MapPlace<'a, R>, MapError> {
+        if pages == 0 {
+            return Err(MapError::BadRange);
+        }
+        let start = self
+            .find_gap(space, pages, Self::bounds().intersection(within))
+            .ok_or(MapError::NoGap)?;
+        let spot = self.tree_at(space, start).spot(start.0);
+        Ok(MapPlace {
+            range: PageRange::new(start, pages),
+            spot,
+            is_free: true,
+        })
+    }
+
+    /// Whether no region overlaps `range`.
+    pub(in crate::space) fn is_free(&self, space: Live<'_, R>, range: PageRange) -> bool {
+        self.found_from(space, range.start)
+            .is_none_or(|found| found.start >= range.end.0)
+    }
+
+    /// Lets `left`, which ends where `view` begins, show it too, if it matches;
+    /// returns that region.
+    fn extend_region(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        left: &Region<R>,
+        view: &RegionView,
+    ) -> Option<RegionHandle<R>> {
+        let left_view = left.view();
+        if !Self::continues(&left_view, view) {
+            return None;
+        }
+        let left = left.handle();
+        let range = PageRange {
+            start: left_view.range.start,
+            end: view.range.end,
+        };
+        let write = self.seq_at(space, range.start).write(pin);
+        self.resize_region(pin, space, &write, left, range);
+        drop(write);
+        // The region's own user keeps the object; the new one's is not needed.
+        if view.object != 0 {
+            let last = self.objects.release(view.object);
+            debug_assert!(!last, "object lost its last user while it is mapped");
+        }
+        Some(left)
+    }
+}

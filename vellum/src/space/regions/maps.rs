@@ -1,0 +1,188 @@
+//! What a space shows, region by region and page by page.
+
+use crate::addr::{PageRange, Pfn, Prot, Vpn};
+use crate::design::Superpages;
+use crate::frame::Kind;
+use crate::object::{ObjectId, ObjectKind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::{Region, RegionView, Traits};
+use crate::space::state::spaces::SpaceId;
+use crate::table::Format;
+
+/// One region in a `maps` view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapEntry {
+    /// The pages.
+    pub range: PageRange,
+    /// The rights.
+    pub prot: Prot,
+    /// Other properties.
+    pub traits: Traits,
+    /// The object, what it is made of, and its page at the region's start.
+    pub object: Option<(ObjectId, ObjectKind, u64)>,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The region that holds `page`, found without a lock, and without pinning:
+    /// no line is written. It may change as soon as it was found. `None` if no
+    /// region holds the page, or there is no such space.
+    pub fn region_at(&self, id: SpaceId, page: Vpn) -> Option<MapEntry> {
+        let slot = self.slot_of(id)?;
+        let mut spins = 0;
+        loop {
+            // What is read here may be freed and used anew meanwhile, but keeps
+            // its type; and whoever uses it anew has seen it leave this space,
+            // which the count tells (ARCHITECTURE.md, invariant 7).
+            let space = slot.named(id)?;
+            let found = self.look(space, page, |tree| {
+                // Asked after the count: a space that ends from now on changes it.
+                slot.named(id)?;
+                let found = tree.last_at_most(page.0).map(Region::view);
+                let found = found.filter(|view| view.range.contains(page));
+                Some(found.map(|view| self.map_entry(&view)))
+            });
+            if let Some(found) = found {
+                return found?;
+            }
+            self.memory.platform().relax(spins);
+            spins += 1;
+        }
+    }
+
+    /// A region as its space shows it to others.
+    #[inline]
+    fn map_entry(&self, view: &RegionView) -> MapEntry {
+        let object = (view.object != 0).then(|| {
+            let object = self.objects.get(view.object);
+            let id = ObjectId {
+                handle: view.object,
+                generation: object.generation(),
+            };
+            (id, object.kind(), view.offset)
+        });
+        MapEntry {
+            range: view.range,
+            prot: view.prot,
+            traits: view.traits.without(Traits::HAS_PRIVATE),
+            object,
+        }
+    }
+
+    /// Calls `each` for every region of a space, ascending. The space's lock
+    /// is held: `each` must not change it.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`].
+    pub fn for_each_region(
+        &self,
+        id: SpaceId,
+        mut each: impl FnMut(&MapEntry),
+    ) -> Result<(), MapError> {
+        let guard = self.lock_named(id)?;
+        let space = guard.space();
+        self.for_regions(space, Self::all_pages(), |_, view| {
+            each(&self.map_entry(&view));
+            Ok(())
+        })
+    }
+
+    /// The frame that `page` shows and what its entry allows, if it is mapped:
+    /// a walk of the tables without a lock, as hardware does it. `None` for a page
+    /// that no user space can map.
+    pub fn translate(&self, id: SpaceId, page: Vpn) -> Option<(Pfn, Prot)> {
+        // Tables are indexed with the low bits of a page number.
+        if page >= F::USER_END {
+            return None;
+        }
+        let pin = self.pin();
+        let space = self.find_space(id)?;
+        let (entry, level) = self.tables(&pin, space).peek_settled(page);
+        let within = page.0 & (F::pages_at(level) - 1);
+        F::is_mapped(entry).then(|| {
+            let frame = F::frame(entry, level).offset(within as u32);
+            (frame, F::prot(entry, level))
+        })
+    }
+
+    /// Whether `page` shows memory that was mapped by a superpage, which may have been split
+    /// since; of an object's pages, whether it is mapped so now. Private pages whose frames were
+    /// taken one by one say no, even if one larger leaf maps
+    /// them now ([`Superpages::Reserve`], [`Vm::collapse`]).
+    pub fn came_in_superpage(&self, id: SpaceId, page: Vpn) -> bool {
+        let is_eager = self.superpages() == Superpages::Eager;
+        if !is_eager && !self.has_huge() || page >= F::USER_END {
+            return false;
+        }
+        let pin = self.pin();
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        let (entry, level) = self.tables(&pin, space).peek_settled(page);
+        if !F::is_mapped(entry) {
+            return false;
+        }
+        let record = self.memory.frame(F::frame(entry, level));
+        match record.kind() {
+            Kind::Anonymous => is_eager && (level > 1 || record.came_in_run()),
+            _ => level > 1,
+        }
+    }
+
+    /// Whether `page` shows private memory that was mapped because another page of its folio
+    /// was stored to; in a superpage that was made of single pages and forked since, whether any of
+    /// it was.
+    pub fn came_in_folio(&self, id: SpaceId, page: Vpn) -> bool {
+        if !self.extras().folios() || page >= F::USER_END {
+            return false;
+        }
+        let pin = self.pin();
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        let (entry, level) = self.tables(&pin, space).peek_settled(page);
+        if !F::is_mapped(entry) {
+            return false;
+        }
+        let first = F::frame(entry, level);
+        let mut record = self.memory.frame(first);
+        if level > 1 && record.order() == 0 {
+            // Single pages that became one leaf, and have their records still.
+            let step = page.0 & (F::pages_at(level) - 1);
+            record = self.memory.frame(first.offset(step as u32));
+        }
+        record.kind() == Kind::Anonymous && record.came_in_folio()
+    }
+
+    /// Calls `each` with page, first frame, pages and rights of every leaf of a
+    /// space, ascending, while its lock is held.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`].
+    pub fn for_each_leaf(
+        &self,
+        id: SpaceId,
+        mut each: impl FnMut(Vpn, Pfn, u64, Prot),
+    ) -> Result<(), MapError> {
+        let guard = self.lock_named(id)?;
+        let pin = self.pin();
+        let tables = self.tables(&pin, guard.space());
+        for span in tables.spans(Self::all_pages()) {
+            let level = span.table.level();
+            for index in span.first..span.first + span.count {
+                let entry = span.table.load(index);
+                if F::is_mapped(entry) {
+                    each(
+                        span.table.page(index),
+                        F::frame(entry, level),
+                        F::pages_at(level),
+                        F::prot(entry, level),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Locked ranges (mlock): reclaim leaves their pages in memory (invariant 16).
+//!
+//! Locked is a trait of the region ([`Traits::LOCKED`]). Where reclaim takes an entry away, it
+//! holds the lock of the entry's table, and asks there in which region the entry lies
+//! ([`Vm::is_locked`]). Whoever locks a range shows the trait first and passes through the locks
+//! of its tables then. So an entry that is there afterwards was not taken before, and is not taken
+//! later.
+
+use crate::addr::{PageRange, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::Traits;
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::table::Format;
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Locks a range of pages, of any backing: those that are in memory stay there, and those that
+    /// come later do from then on (mlock2 with `MLOCK_ONFAULT`). [`Vm::populate`] brings them in:
+    /// both calls together are mlock. A [`MapRequest`](crate::space::MapRequest) with [`Traits::LOCKED`]
+    /// maps memory that is locked from the start.
+    ///
+    /// It is a property of the memory. `mremap` keeps it, what a stack or `mremap` adds has it,
+    /// too, and a forked child has none of it. Unmapping ends it, and a file that is cut off loses
+    /// its pages all the same. Locking a locked page changes nothing, and one [`Vm::unlock_pages`]
+    /// ends it. A locked page may still be copied or moved to another frame, which
+    /// [`Vm::pin_pages`] prevents. If a superpage of an object loses its leaf because a part of it
+    /// is unmapped or cut off, the rest stays from its next use on.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::NotMapped`] if the range has a hole,
+    /// [`MapError::Limit`] if the space may not have that many locked pages
+    /// ([`Limits::locked_pages`](crate::space::Limits::locked_pages)), [`MapError::OutOfMemory`] if a
+    /// region cannot be cut; nothing changed.
+    pub fn lock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let range = Self::checked_range(start, pages)?;
+        self.with_covered(id, range, |pin, space| {
+            let mut missing = range.pages();
+            let _ = self.for_regions::<()>(space, range, |_, view| {
+                if view.traits.has(Traits::LOCKED) {
+                    missing -= view.range.intersection(range).pages();
+                }
+                Ok(())
+            });
+            self.check_locked(space, Traits::LOCKED, missing)?;
+            self.change_traits(pin, space, range, |traits| traits.union(Traits::LOCKED))?;
+            for span in self.tables(pin, space).spans(range) {
+                drop(span.table);
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets reclaim take the pages of a range again (munlock).
+    ///
+    /// # Errors
+    /// As [`Vm::lock_pages`], but for the limit.
+    pub fn unlock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let range = Self::checked_range(start, pages)?;
+        self.with_covered(id, range, |pin, space| {
+            self.change_traits(pin, space, range, |traits| traits.without(Traits::LOCKED))?;
+            Ok(())
+        })
+    }
+
+    /// Refuses `pages` more pages with `traits` if the space may not have as many locked ones.
+    pub(super) fn check_locked(
+        &self,
+        space: Live<'_, R>,
+        traits: Traits,
+        pages: u64,
+    ) -> Result<(), MapError> {
+        if !traits.has(Traits::LOCKED) {
+            return Ok(());
+        }
+        let locked = space.account.counts.locked.get().saturating_add(pages);
+        match locked > space.limits.get().locked_pages {
+            true => Err(MapError::Limit),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a range of the space has a locked page, for the holder of its lock.
+    pub(super) fn has_locked(&self, space: Live<'_, R>, range: PageRange) -> bool {
+        let found = self.for_regions(space, range, |_, view| {
+            match view.traits.has(Traits::LOCKED) {
+                true => Err(()),
+                false => Ok(()),
+            }
+        });
+        found.is_err()
+    }
+
+    /// Whether reclaim has to leave the page of an entry in memory. Exact for the holder of the
+    /// lock of the entry's table, and a guess for others. While the regions are being changed,
+    /// the answer is that it has to.
+    #[inline]
+    pub(in crate::space) fn is_locked(&self, space: Live<'_, R>, page: Vpn) -> bool {
+        space.account.counts.locked.get() != 0 && self.is_in_locked(space, page)
+    }
+
+    #[cold]
+    fn is_in_locked(&self, space: Live<'_, R>, page: Vpn) -> bool {
+        let is_locked = self.look(space, page, |tree| {
+            tree.last_at_most(page.0).is_none_or(|region| {
+                let view = region.view();
+                !view.range.contains(page) || view.traits.has(Traits::LOCKED)
+            })
+        });
+        is_locked.unwrap_or(true)
+    }
+}

@@ -1,0 +1,123 @@
+//! mprotect.
+
+use crate::addr::{PageRange, Prot, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::locks::lock::{Beside, Goal};
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::sync::Pin;
+use crate::table::{Format, Gather, Users};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Changes the rights of a range, cutting and merging regions. As with
+    /// [`MapRequest::prot`](crate::space::MapRequest::prot), what hardware cannot withhold is given.
+    ///
+    /// # Errors
+    /// [`MapError::NotMapped`] if the range has a hole, [`MapError::OutOfMemory`]
+    /// if a region cannot be cut; nothing changed.
+    pub fn protect(&self, id: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), MapError> {
+        let range = Self::checked_range(start, pages)?;
+        let prot = F::given(prot);
+        self.with_room(|| {
+            let protect =
+                |pin: &Pin<'_>, space: Live<'_, R>| self.protect_locked(pin, space, range, prot);
+            let goal = Goal::Range(range);
+            let here = self.with_range_locked(id, goal, Beside::Nobody, |pin, space, _| {
+                protect(pin, space)
+            })?;
+            match here {
+                Some(()) => Ok(()),
+                None => self.with_undivided(id, protect),
+            }
+        })
+    }
+
+    /// [`Vm::protect`] for the holder of the space's lock.
+    fn protect_locked(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        prot: Prot,
+    ) -> Result<(), MapError> {
+        if !self.is_covered(space, range) {
+            return Err(MapError::NotMapped);
+        }
+        // The cuts stay: nothing can fail any more.
+        let _ = self.isolate(pin, space, range)?;
+        self.close_gates(pin, space, range);
+        let mut gather = self.gather(pin, space);
+        let _ = self.for_regions::<()>(space, range, |handle, view| {
+            let region = self.region(handle);
+            region.set_word(prot, view.traits);
+            if view.prot != prot {
+                self.protect_entries(pin, space, view.range, prot, &mut gather);
+            }
+            Ok(())
+        });
+        drop(gather);
+        self.open_gates(space, range);
+        self.merge_range(pin, space, range);
+        Ok(())
+    }
+
+    /// Gives present entries the new rights, except the right to store, which
+    /// a fault gives where the page may be stored to.
+    fn protect_entries(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        prot: Prot,
+        gather: &mut Gather<'_, P>,
+    ) {
+        let tables = self.tables(pin, space);
+        for span in tables.spans(range) {
+            let level = span.table.level();
+            let mut ends_runs = self.has_runs();
+            for index in span.first..span.first + span.count {
+                let entry = span.table.load(index);
+                if !F::is_mapped(entry) {
+                    continue;
+                }
+                let keeps = prot.can_write() && F::is_writable(entry);
+                let rights = if keeps { prot } else { prot.read_only() };
+                if F::prot(entry, level) == rights {
+                    continue;
+                }
+                if ends_runs {
+                    ends_runs = false;
+                    let rest = index..span.first + span.count;
+                    self.end_runs(pin, space, &span.table, rest);
+                }
+                span.table.update(index, Users::Hardware, |entry| {
+                    F::with_prot(entry, level, rights)
+                });
+                gather.stale_leaf(span.table.page(index), F::pages_at(level));
+            }
+        }
+        Self::note_unflushed(space, range, gather);
+    }
+
+    /// Merges what can be merged at the edges and inside of a range.
+    pub(super) fn merge_range(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) {
+        let mut next = range.start;
+        while next <= range.end {
+            self.merge_at(pin, space, next);
+            if next == range.end {
+                break;
+            }
+            let region = self.region_from(space, next);
+            if region.is_none() {
+                break;
+            }
+            let end = self.region(region).range().end;
+            if end <= next {
+                break;
+            }
+            next = end;
+        }
+    }
+}

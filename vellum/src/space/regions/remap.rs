@@ -1,0 +1,449 @@
+//! mremap: grow, shrink, move.
+
+use super::change::Cuts;
+use super::map::Placement;
+use super::unmap::DeadObjects;
+use crate::addr::{PageRange, Vpn};
+use crate::frame::{NoPage, OutOfMemory};
+use crate::object::INDEX_END;
+use crate::platform::Platform;
+use crate::rmap::{ReverseMap, Run};
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::{Region, Traits};
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::tree::RegionHandle;
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::table::{Entry, Format, Gather, LockedTable, Span, Tables, Users};
+use crate::tree::Room;
+
+/// Where the memory is afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remapped {
+    /// The pages.
+    pub range: PageRange,
+    /// Whether they moved.
+    pub moved: bool,
+}
+
+/// A resizing of a range of one space, whose lock is ours.
+struct Remap<'a, P: Platform, F: Format, R: ReverseMap> {
+    vm: &'a Vm<P, F, R>,
+    pin: &'a Pin<'a>,
+    space: Live<'a, R>,
+    range: PageRange,
+    new_pages: u64,
+}
+
+/// A move of a range of one space, whose lock is ours.
+struct Move<'a, P: Platform, F: Format, R: ReverseMap> {
+    vm: &'a Vm<P, F, R>,
+    pin: &'a Pin<'a>,
+    space: Live<'a, R>,
+    range: PageRange,
+    /// Where it goes: it may be longer there, or shorter.
+    to: PageRange,
+    /// The first pages of `range`, which move.
+    kept: PageRange,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Resizes the mapping of `pages` pages at `start`, which lies in one
+    /// region, to `new_pages`. `placement` [`Placement::Fixed`] moves it
+    /// there; [`Placement::Anywhere`] moves it if it cannot grow where it is;
+    /// any other keeps it in place.
+    ///
+    /// # Errors
+    /// [`MapError`]; the space is as it was.
+    pub fn remap(
+        &self,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+        new_pages: u64,
+        placement: Placement,
+    ) -> Result<Remapped, MapError> {
+        let range = Self::checked_range(start, pages)?;
+        self.with_room(|| self.remap_once(id, range, new_pages, placement))
+    }
+
+    fn remap_once(
+        &self,
+        id: SpaceId,
+        range: PageRange,
+        new_pages: u64,
+        placement: Placement,
+    ) -> Result<Remapped, MapError> {
+        let mut dead = DeadObjects::default();
+        let result = self.with_undivided(id, |pin, space| {
+            // Where it goes is checked when it is known.
+            if new_pages == 0 || new_pages > F::USER_END.0 {
+                return Err(MapError::BadRange);
+            }
+            let remap = Remap {
+                vm: self,
+                pin,
+                space,
+                range,
+                new_pages,
+            };
+            remap.run(placement, &mut dead)
+        });
+        self.destroy_objects(dead);
+        result
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
+    fn run(&self, placement: Placement, dead: &mut DeadObjects) -> Result<Remapped, MapError> {
+        let Remap {
+            vm,
+            pin,
+            space,
+            range,
+            new_pages,
+        } = *self;
+        let handle = vm.region_from(space, range.start);
+        if handle.is_none() {
+            return Err(MapError::NotMapped);
+        }
+        let view = vm.region(handle).view();
+        if view.range.start > range.start || view.range.end < range.end {
+            return Err(MapError::NotMapped);
+        }
+        if view.object != 0 && view.index_of(range.start) + new_pages > INDEX_END {
+            return Err(MapError::BadRange);
+        }
+        if let Placement::Fixed(target) = placement {
+            return self.move_to(target, view.traits, dead);
+        }
+        let resized = PageRange::new(range.start, new_pages);
+        if new_pages <= range.pages() {
+            if new_pages < range.pages() {
+                let tail = PageRange {
+                    start: resized.end,
+                    end: range.end,
+                };
+                vm.unmap_locked(pin, space, tail, dead)?;
+            }
+            return Ok(Remapped {
+                range: resized,
+                moved: false,
+            });
+        }
+        let more = new_pages - range.pages();
+        vm.check_limits(space, range.end, view.traits, (more, 0))?;
+        let growth = PageRange {
+            start: range.end,
+            end: resized.end,
+        };
+        let free = resized.end <= F::USER_END && vm.is_free(space, growth);
+        if view.range.end == range.end && free {
+            let grown = PageRange {
+                start: view.range.start,
+                end: resized.end,
+            };
+            let write = space.seq.write(pin);
+            vm.resize_region(pin, space, &write, handle, grown);
+            drop(write);
+            vm.merge_at(pin, space, grown.end);
+            return Ok(Remapped {
+                range: resized,
+                moved: false,
+            });
+        }
+        if placement != Placement::Anywhere {
+            return Err(MapError::Occupied);
+        }
+        let target = vm
+            .find_gap(space, new_pages, Vm::<P, F, R>::bounds())
+            .ok_or(MapError::NoGap)?;
+        self.move_to(target, view.traits, dead)
+    }
+
+    /// Moves the range, whose region has `traits`, to `target`, in place of what is mapped there.
+    fn move_to(
+        &self,
+        target: Vpn,
+        traits: Traits,
+        dead: &mut DeadObjects,
+    ) -> Result<Remapped, MapError> {
+        let Remap {
+            vm,
+            pin,
+            space,
+            range,
+            new_pages,
+        } = *self;
+        let to = Vm::<P, F, R>::checked_range(target, new_pages)?;
+        if to.overlaps(range) {
+            return Err(MapError::BadRange);
+        }
+        let growth = new_pages.saturating_sub(range.pages());
+        vm.check_limits(space, target, traits, (growth, 0))?;
+        let kept = PageRange::new(range.start, range.pages().min(new_pages));
+        let moving = Move {
+            vm,
+            pin,
+            space,
+            range,
+            to,
+            kept,
+        };
+        moving.run(dead)?;
+        Ok(Remapped {
+            range: to,
+            moved: true,
+        })
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
+    fn run(&self, dead: &mut DeadObjects) -> Result<(), MapError> {
+        let (vm, pin, space, to) = (self.vm, self.pin, self.space, self.to);
+        // Everything that can fail comes first (invariant 12). With the target
+        // and the tail cut off, unmapping them cannot.
+        let mut cuts = [Cuts::default(); 3];
+        let (handle, room) = match self.prepare(&mut cuts) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                for cuts in cuts {
+                    vm.undo_cuts(pin, space, cuts);
+                }
+                return Err(error.into());
+            }
+        };
+        vm.unmap_locked(pin, space, to, dead)?;
+        space.moving.store(1, Ordering::Relaxed);
+        let delayed = vm.delay_flush(pin);
+        let mut gather = vm.gather(pin, space);
+        self.relocate(handle, room, &mut gather);
+        Vm::<P, F, R>::note_unflushed(space, self.kept, &mut gather);
+        drop(gather);
+        drop(delayed);
+        space.moving.store(0, Ordering::Release);
+        vm.region(handle).gate.open();
+        let tail = PageRange {
+            start: self.kept.end,
+            end: self.range.end,
+        };
+        if !tail.is_empty() {
+            vm.unmap_locked(pin, space, tail, dead)?;
+        }
+        vm.merge_at(pin, space, to.start);
+        vm.merge_at(pin, space, to.end);
+        Ok(())
+    }
+
+    /// Does all of the move that can fail: makes whole regions of the ranges,
+    /// the tables that moved entries need, and what reverse mapping needs.
+    /// Returns the region to be moved, its gate closed, and room for it at its
+    /// new place.
+    ///
+    /// # Errors
+    /// [`NoPage`]; nothing has changed but what `cuts` names.
+    fn prepare(&self, cuts: &mut [Cuts; 3]) -> Result<(RegionHandle<R>, Room<'_>), NoPage> {
+        let (vm, pin, space) = (self.vm, self.pin, self.space);
+        for (cuts, part) in cuts.iter_mut().zip([self.to, self.range, self.kept]) {
+            *cuts = vm.isolate(pin, space, part)?;
+        }
+        let room = vm.tree(space).make_room(pin, &vm.memory)?;
+        let handle = vm.region_from(space, self.kept.start);
+        // Closed from here on: a fault could make a table for an entry whose
+        // target has none.
+        vm.close_gates(pin, space, self.kept);
+        let view = vm.region(handle).view();
+        let prepared = vm
+            .demote_range(pin, space, vm.region(handle), self.kept)
+            .and_then(|()| self.make_target_tables())
+            .map_err(NoPage::from)
+            .and_then(|()| vm.prepare_to_move(pin, space, handle, &view));
+        if let Err(error) = prepared {
+            let mut gather = vm.gather(pin, space);
+            self.release_target_tables(&mut gather);
+            drop(gather);
+            vm.region(handle).gate.open();
+            return Err(error);
+        }
+        Ok((handle, room))
+    }
+
+    /// Where a page that moves goes.
+    fn target_of(&self, page: Vpn) -> Vpn {
+        Vpn(self
+            .to
+            .start
+            .0
+            .wrapping_add(page.0.wrapping_sub(self.kept.start.0)))
+    }
+
+    /// Makes the tables that moved entries need, and keeps them linked, so that
+    /// moving cannot fail. What it made when it failed is for the caller to
+    /// release.
+    fn make_target_tables(&self) -> Result<(), OutOfMemory> {
+        let tables = self.vm.tables(self.pin, self.space);
+        let mut made = 0;
+        let mut result = Ok(());
+        for span in tables.spans(self.kept) {
+            let (first, count) = (span.table.page(span.first), span.count as u64);
+            drop(span);
+            // A span's pages may fall into two tables.
+            for page in [first, first.offset(count - 1)] {
+                match self.target_table(&tables, self.target_of(page), &mut made) {
+                    Ok(table) => table.keep(),
+                    Err(error) => result = Err(error),
+                }
+            }
+        }
+        self.vm.count_tables(self.pin, self.space, made, 0);
+        result
+    }
+
+    /// The level-1 table for a page of the target, locked. A superpage that is there, and
+    /// will be unmapped, is demoted.
+    fn target_table<'t>(
+        &self,
+        tables: &Tables<'t, P, F>,
+        page: Vpn,
+        made: &mut u32,
+    ) -> Result<LockedTable<'t, F>, OutOfMemory> {
+        let (vm, pin, space) = (self.vm, self.pin, self.space);
+        loop {
+            let table = tables.lock_or_make(page, made)?;
+            if table.level() == 1 {
+                return Ok(table);
+            }
+            drop(table);
+            let region = vm.region(vm.region_from(space, page));
+            vm.demote(pin, space, region, page)?;
+        }
+    }
+
+    /// Lets the tables go that [`Move::make_target_tables`] kept, and frees those
+    /// that no entry lives in.
+    fn release_target_tables(&self, gather: &mut Gather<'_, P>) {
+        let target = PageRange::new(self.to.start, self.kept.pages());
+        for span in self.vm.tables(self.pin, self.space).spans(target) {
+            span.table.release();
+        }
+        self.free_empty_tables(target, gather);
+    }
+
+    /// Frees the tables of a range that no entry lives in.
+    fn free_empty_tables(&self, range: PageRange, gather: &mut Gather<'_, P>) {
+        let tables = self.vm.tables(self.pin, self.space);
+        let before = gather.tables_freed();
+        for span in tables.spans(range) {
+            tables.unlink_if_empty(span.table, gather);
+        }
+        let freed = gather.tables_freed() - before;
+        self.vm.count_tables(self.pin, self.space, 0, freed);
+    }
+
+    /// Moves the closed region and its entries.
+    fn relocate(&self, handle: RegionHandle<R>, room: Room<'_>, gather: &mut Gather<'_, P>) {
+        let (vm, pin, space, to) = (self.vm, self.pin, self.space, self.to);
+        let region = vm.region(handle);
+        let view = region.view();
+        debug_assert_eq!(view.range, self.kept);
+        if to.pages() > self.kept.pages() {
+            let grown = PageRange::new(self.kept.start, to.pages());
+            vm.tell_resized(pin, handle, grown, view.offset);
+        }
+        let apply = || {
+            self.entries(region, gather);
+            let write = space.seq.write(pin);
+            let tree = vm.tree(space);
+            tree.remove(pin, self.kept.start.0);
+            region.set_range(to, view.offset);
+            tree.insert(pin, room, handle, to.start.0, to.end.0);
+            drop(write);
+        };
+        if view.object == 0 {
+            apply();
+        } else {
+            // Truncation looks for the object's pages under the same lock and
+            // must not look where they have just been.
+            vm.objects
+                .regions(&vm.regions, view.object)
+                .change(pin, handle, apply);
+        }
+        let growth = to.pages().wrapping_sub(self.kept.pages());
+        space.account.counts.count_pages(view.traits, growth);
+    }
+
+    fn entries(&self, region: &Region<R>, gather: &mut Gather<'_, P>) {
+        let tables = self.vm.tables(self.pin, self.space);
+        for span in tables.spans(self.kept) {
+            self.span(region, &tables, &span, gather);
+        }
+        // Not before all have moved: a table that holds nothing yet, or nothing
+        // any more, may be the one that later entries move to.
+        self.free_empty_tables(self.kept, gather);
+        self.release_target_tables(gather);
+    }
+
+    fn span(
+        &self,
+        region: &Region<R>,
+        tables: &Tables<'_, P, F>,
+        span: &Span<'_, F>,
+        gather: &mut Gather<'_, P>,
+    ) {
+        let source = &span.table;
+        let (first, end) = (span.first, span.first + span.count);
+        (self.vm).end_runs(self.pin, self.space, source, first..end);
+        let mut moved = 0;
+        for index in first..end {
+            if source.load(index) == 0 {
+                continue;
+            }
+            let page = source.page(index);
+            let target = self.target_of(page);
+            gather.stale(page);
+            moved += 1;
+            if tables.leaf_table(target) == Some(source.table()) {
+                self.entry(region, (source, page), (source, target));
+                moved -= 1;
+                continue;
+            }
+            let Some(table) = tables.lock(target) else {
+                unreachable!("a table that was made for the move is gone");
+            };
+            self.entry(region, (source, page), (&table, target));
+        }
+        source.count_cleared(moved);
+        self.vm.end_reservation(self.pin, source);
+    }
+
+    /// Moves the entry of one page, from its table to that of another.
+    fn entry(
+        &self,
+        region: &Region<R>,
+        (source, from): (&LockedTable<'_, F>, Vpn),
+        (target, to): (&LockedTable<'_, F>, Vpn),
+    ) {
+        let (vm, pin) = (self.vm, self.pin);
+        let (old_index, new_index) = (F::index(from, 1), F::index(to, 1));
+        let entry = source.clear(old_index, Users::Hardware);
+        target.fill(new_index, entry);
+        if source.table() != target.table() {
+            target.count_made(1);
+        }
+        let Entry::Leaf(pfn) = F::decode(entry, 1) else {
+            // A page in swap comes back at its new place, whatever it was before.
+            return;
+        };
+        if pfn == vm.zero_page {
+            return;
+        }
+        let env = vm.env(pin);
+        let mut ctx = R::Ctx::default();
+        let place = region.place(self.space);
+        let old = Run::single(pfn, source.pte(old_index), from);
+        let new = Run::single(pfn, target.pte(new_index), to);
+        vm.rmap.shift(&env, &mut ctx, &old, &new, place);
+        vm.rmap.finish(&env, ctx);
+    }
+}

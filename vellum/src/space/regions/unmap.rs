@@ -1,0 +1,293 @@
+//! munmap.
+
+use super::zap::Zap;
+use crate::addr::{PageRange, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::locks::lock::{Beside, Goal};
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::Region;
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::tree::RegionHandle;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, SeqWrite};
+use crate::table::{Format, Users};
+use crate::tree::Spot;
+
+/// Objects that lost their last user, threaded through their own records.
+#[derive(Default)]
+pub(in crate::space) struct DeadObjects(u32);
+
+/// How far an unmapping has come.
+enum Begun<'a, R: ReverseMap> {
+    /// It is done.
+    AndEnded,
+    /// The region's gate is closed.
+    Of(Live<'a, R>, RegionHandle<R>),
+    /// It has to be done with nobody else at work in the space.
+    NotYet,
+}
+
+/// The unmapping of a range that is not free, for the holder of the space's lock.
+pub(in crate::space) struct Unmapping<'a, P: Platform, F: Format, R: ReverseMap> {
+    pub(in crate::space) vm: &'a Vm<P, F, R>,
+    pub(in crate::space) pin: &'a Pin<'a>,
+    pub(in crate::space) space: Live<'a, R>,
+    pub(in crate::space) range: PageRange,
+}
+
+impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
+    /// Unmaps the range, and lets `link` put something in its place: faults see
+    /// the old regions or what is there then, and no hole. The spot is where the
+    /// range begins.
+    pub(in crate::space) fn run(
+        &self,
+        spot: Spot<'_, Region<R>>,
+        dead: &mut DeadObjects,
+        link: impl FnOnce(&SeqWrite<'_>),
+    ) -> Result<(), MapError> {
+        let Unmapping {
+            vm,
+            pin,
+            space,
+            range,
+        } = *self;
+        // Mostly the range is that of one region: then nothing is cut, and
+        // nothing else has to be looked for.
+        let Some(region) = spot.exactly_to(range.end.0) else {
+            // The cuts stay: nothing can fail any more.
+            let _ = vm.isolate(pin, space, range)?;
+            vm.close_gates(pin, space, range);
+            link(&self.closed(dead));
+            return Ok(());
+        };
+        region.gate.close();
+        vm.wait_out_region(pin, space, region.handle().raw());
+        // Nobody fills an entry of the region any more. If none is filled, there is
+        // nothing to clear, to flush or to free.
+        if vm.has_something_to_clear(pin, space, range) {
+            link(&self.closed(dead));
+            return Ok(());
+        }
+        let write = vm.seq_at(space, range.start).write(pin);
+        spot.remove(pin);
+        if let Some(object) = vm.retire_region(pin, space, region.handle()) {
+            vm.defer_destroy(dead, object);
+        }
+        link(&write);
+        Ok(())
+    }
+
+    /// [`Unmapping::run`] for a range of whole regions, all closed. Faults meet the hole only
+    /// when what is returned ends.
+    #[inline(never)]
+    fn closed(&self, dead: &mut DeadObjects) -> SeqWrite<'a> {
+        let Unmapping {
+            vm,
+            pin,
+            space,
+            range,
+        } = *self;
+        let delayed = vm.delay_flush(pin);
+        let mut gather = vm.gather(pin, space);
+        let _ = vm.for_regions::<()>(space, range, |handle, view| {
+            let zap = Zap {
+                vm,
+                pin,
+                space,
+                region: vm.region(handle),
+                users: Users::Hardware,
+            };
+            zap.range(view.range, &mut gather);
+            Ok(())
+        });
+        // Flushed before anybody can fault in what comes next.
+        drop(gather);
+        drop(delayed);
+        let write = vm.seq_at(space, range.start).write(pin);
+        let mut next = range.start;
+        while next < range.end
+            && let Some(found) = vm.found_from(space, next)
+            && found.start < range.end.0
+        {
+            next = Vpn(found.end);
+            let handle = found.item.handle();
+            if let Some(object) = vm.unlink_region(pin, space, &write, handle) {
+                vm.defer_destroy(dead, object);
+            }
+        }
+        write
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Unmaps `pages` pages from `start` on. Holes in the range are no error.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::NoSpace`], and
+    /// [`MapError::OutOfMemory`] if a region would have to be cut and cannot.
+    pub fn unmap(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let range = Self::checked_range(start, pages)?;
+        self.with_room(|| {
+            let mut dead = DeadObjects::default();
+            let result = self.unmap_once(id, range, &mut dead);
+            self.destroy_objects(dead);
+            result
+        })
+    }
+
+    #[inline]
+    fn unmap_once(
+        &self,
+        id: SpaceId,
+        range: PageRange,
+        dead: &mut DeadObjects,
+    ) -> Result<(), MapError> {
+        let goal = Goal::Range(range);
+        let begun = self.with_range_locked(id, goal, Beside::Unmappings, |pin, space, _| {
+            self.events(pin).unmaps.bump();
+            let is_shared = self.is_shared(pin, space) || !space.unmappings.is_none();
+            // Who else uses a tract is rare, and can wait.
+            if is_shared && !space.is_divided() {
+                return Ok(self.begin_unmapping(space, range));
+            }
+            self.unmap_locked(pin, space, range, dead)?;
+            Ok(Begun::AndEnded)
+        })?;
+        match begun {
+            Some(Begun::AndEnded) => Ok(()),
+            Some(Begun::Of(space, region)) => {
+                self.unmap_unlocked(space, region, dead);
+                Ok(())
+            }
+            Some(Begun::NotYet) | None => self.with_locked(id, |pin, space| {
+                let cuts = |edge| !self.region_cut_by(space, edge).is_none();
+                if let Err(error) = self.undivide(pin, space)
+                    && (cuts(range.start) || cuts(range.end))
+                {
+                    return Err(error.into());
+                }
+                self.unmap_locked(pin, space, range, dead)
+            }),
+        }
+    }
+
+    /// Whether other CPUs than the caller's are or were in the space.
+    #[inline]
+    fn is_shared(&self, pin: &Pin<'_>, space: Live<'_, R>) -> bool {
+        self.active_set(space.get()).has_others(pin.cpu())
+    }
+
+    /// Begins to unmap a region of a space that several CPUs use, whose lock is ours: what
+    /// takes long goes on without it, so that others can map and unmap elsewhere.
+    #[inline(never)]
+    fn begin_unmapping<'a>(&self, space: Live<'a, R>, range: PageRange) -> Begun<'a, R>
+    where
+        Self: 'a,
+    {
+        let spot = self.tree(space).spot(range.start.0);
+        if spot.is_free_to(range.end.0) {
+            return Begun::AndEnded;
+        }
+        let region = spot.exactly_to(range.end.0);
+        // A closed gate is that of a region that somebody else is unmapping.
+        match region.filter(|region| region.gate.is_open()) {
+            Some(region) if !space.unmappings.is_awaited() => {
+                region.gate.close();
+                space.unmappings.begin();
+                Begun::Of(space, region.handle())
+            }
+            _ => Begun::NotYet,
+        }
+    }
+
+    /// Whether a range has entries, or had some that CPUs may still know.
+    #[inline]
+    fn has_something_to_clear(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) -> bool {
+        self.tables(pin, space).has_leaves(range) || Self::has_unflushed(space)
+    }
+
+    /// The rest of it, without the lock until the region leaves the tree.
+    fn unmap_unlocked(&self, space: Live<'_, R>, handle: RegionHandle<R>, dead: &mut DeadObjects) {
+        let pin = self.pin();
+        self.wait_out_region(&pin, space, handle.raw());
+        let region = self.region(handle);
+        let range = region.range();
+        if self.has_something_to_clear(&pin, space, range) {
+            let zap = Zap {
+                vm: self,
+                pin: &pin,
+                space,
+                region,
+                users: Users::Hardware,
+            };
+            let delayed = self.delay_flush(&pin);
+            zap.range(range, &mut self.gather(&pin, space));
+            drop(delayed);
+        }
+        drop(pin);
+        self.with_space_locked(space, Beside::Unmappings, |pin| {
+            let write = space.seq.write(pin);
+            if let Some(object) = self.unlink_region(pin, space, &write, handle) {
+                self.defer_destroy(dead, object);
+            }
+            drop(write);
+            (space.unmappings).end(&self.waits, self.memory.platform(), pin);
+        });
+    }
+
+    /// [`Vm::unmap`] for the holder of the space's lock.
+    pub(in crate::space) fn unmap_locked(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        range: PageRange,
+        dead: &mut DeadObjects,
+    ) -> Result<(), MapError> {
+        let spot = self.tree_at(space, range.start).spot(range.start.0);
+        let is_free = match space.is_whole() {
+            true => self.is_free(space, range),
+            false => spot.is_free_to(range.end.0),
+        };
+        if is_free {
+            return Ok(());
+        }
+        let unmapping = Unmapping {
+            vm: self,
+            pin,
+            space,
+            range,
+        };
+        unmapping.run(spot, dead, |_| ())
+    }
+
+    /// Lists an object that lost its last user.
+    pub(in crate::space) fn defer_destroy(&self, dead: &mut DeadObjects, object: u32) {
+        // Nobody else can name the object, so the word is ours.
+        self.objects
+            .get(object)
+            .free_link()
+            .store(dead.0, Ordering::Relaxed);
+        dead.0 = object;
+    }
+
+    /// Ends the objects on the list. Unpinned, no lock held: pages may have to
+    /// be waited for and written.
+    #[inline]
+    pub(in crate::space) fn destroy_objects(&self, dead: DeadObjects) {
+        if dead.0 != 0 {
+            self.destroy_listed(dead.0);
+        }
+    }
+
+    #[inline(never)]
+    fn destroy_listed(&self, first: u32) {
+        let mut object = first;
+        while object != 0 {
+            let next = self.objects.get(object).free_link().load(Ordering::Relaxed);
+            self.destroy_object(object);
+            object = next;
+        }
+    }
+}

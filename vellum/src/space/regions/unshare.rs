@@ -1,0 +1,131 @@
+//! Copies of shared private pages made ahead of a store.
+
+use crate::addr::Vpn;
+use crate::frame::{Kind, NoPage, Request, Site};
+use crate::object::Inserted;
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::path::cow::Replaced;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::RegionView;
+use crate::space::state::spaces::Live;
+use crate::space::state::tree::RegionHandle;
+use crate::sync::Pin;
+use crate::table::{Format, Span};
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Does what the reverse-mapping design needs before the pages of a region
+    /// move within the space, whose lock the caller holds, as it holds the
+    /// region's gate.
+    ///
+    /// # Errors
+    /// [`NoPage`]; the space shows the same memory as before.
+    pub(super) fn prepare_to_move(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        handle: RegionHandle<R>,
+        view: &RegionView,
+    ) -> Result<(), NoPage> {
+        if R::COPIES_TO_MOVE {
+            self.unshare(pin, space, handle, view)?;
+        }
+        if R::PREPARES_TO_MOVE {
+            let tables = self.tables(pin, space);
+            let shared = tables
+                .spans(view.range)
+                .map(|span| self.shared(&span).count())
+                .sum();
+            self.rmap.prepare_move(&self.env(pin), shared)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the space its own copy of every private page in a region that
+    /// others map too. The caller holds the space's lock and has closed the
+    /// region's gate, so that no page becomes shared again.
+    ///
+    /// # Errors
+    /// [`NoPage`]; the space shows the same memory as before.
+    fn unshare(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        handle: RegionHandle<R>,
+        view: &RegionView,
+    ) -> Result<(), NoPage> {
+        let region = self.region(handle).region_ref_with(space.handle(), view);
+        self.rmap.prepare_private(&self.env(pin), self, region)?;
+        let tables = self.tables(pin, space);
+        let mut spans = tables.spans(view.range);
+        while let Some(span) = spans.next() {
+            let Some(page) = self.shared(&span).next() else {
+                continue;
+            };
+            drop(span);
+            self.unshare_page(pin, space, handle, page)?;
+            spans.rewind(page.offset(1));
+        }
+        Ok(())
+    }
+
+    /// The pages of a span that show private pages with several mappings.
+    fn shared<'s>(&'s self, span: &'s Span<'_, F>) -> impl Iterator<Item = Vpn> + 's {
+        let is_shared = move |&index: &usize| {
+            let entry = span.table.load(index);
+            if !F::is_mapped(entry) {
+                return false;
+            }
+            let frame = self.memory.frame(F::frame(entry, span.table.level()));
+            frame.kind() == Kind::Anonymous && frame.counts().maps() > 1
+        };
+        let indices = span.first..span.first + span.count;
+        let shared = indices.filter(is_shared);
+        shared.map(|index| span.table.page(index))
+    }
+
+    fn unshare_page(
+        &self,
+        pin: &Pin<'_>,
+        space: Live<'_, R>,
+        handle: RegionHandle<R>,
+        page: Vpn,
+    ) -> Result<(), NoPage> {
+        let request = Request::page(Site::CopyOnWrite);
+        let new = self.memory.alloc_page(pin, request, space.group())?;
+        let env = self.env(pin);
+        let mut ctx = R::Ctx::default();
+        let place = self.region(handle).place(space);
+        if let Err(error) = self.rmap.prepare(&env, &mut ctx, place, 1) {
+            self.rmap.finish(&env, ctx);
+            self.memory.put(pin, new);
+            return Err(error.into());
+        }
+        let mut gone = new;
+        if let Some(table) = self.tables(pin, space).lock(page) {
+            let index = F::index(page, 1);
+            let entry = table.load(index);
+            let old = F::frame(entry, 1);
+            // Truncation may have taken the page meanwhile.
+            if F::is_mapped(entry) && self.memory.frame(old).kind() == Kind::Anonymous {
+                self.memory.copy(pin, old, new);
+                let leaf = F::leaf(new, 1, F::prot(entry, 1), F::marks(entry));
+                let replaced = Replaced {
+                    index,
+                    old,
+                    new,
+                    leaf,
+                };
+                self.replace_page(pin, place, &table, &replaced, &mut ctx);
+                gone = old;
+            }
+        }
+        self.rmap.finish(&env, ctx);
+        self.memory.put(pin, gone);
+        if gone != new {
+            self.events(pin).cow_copies.bump();
+            self.note_inserted(pin, new, Inserted::Anonymous);
+        }
+        Ok(())
+    }
+}

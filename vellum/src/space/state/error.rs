@@ -1,0 +1,260 @@
+//! Why a call was refused.
+
+use core::fmt;
+
+use crate::frame::{NoPage, OutOfMemory};
+use crate::object::CacheError;
+use crate::platform::{GroupId, IoError};
+use crate::swap::SwapOffError;
+
+/// Why a fault could not be resolved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultError {
+    /// No such space.
+    NoSpace,
+    /// No such object.
+    NoObject,
+    /// No region holds the address.
+    NoRegion,
+    /// The region does not allow the access.
+    Protection,
+    /// The page lies past the end of the mapped object.
+    PastEnd,
+    /// The object's mount has as many pages as it may.
+    Full,
+    /// No frame, table or node could be had.
+    OutOfMemory,
+    /// The group that would be charged has as many pages as it may, and none can leave.
+    GroupLimit(GroupId),
+    /// The backing store failed.
+    Io,
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FaultError::NoSpace => "no such address space",
+            FaultError::NoObject => "no such object",
+            FaultError::NoRegion => "no region holds the address",
+            FaultError::Protection => "the region does not allow the access",
+            FaultError::PastEnd => "the page lies past the end of the mapped object",
+            FaultError::Full => "the mount has as many pages as it may",
+            FaultError::OutOfMemory => "out of memory",
+            FaultError::GroupLimit(group) => {
+                return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
+            }
+            FaultError::Io => "the backing store failed",
+        })
+    }
+}
+
+impl core::error::Error for FaultError {}
+
+impl From<OutOfMemory> for FaultError {
+    fn from(_: OutOfMemory) -> Self {
+        FaultError::OutOfMemory
+    }
+}
+
+impl From<NoPage> for FaultError {
+    fn from(error: NoPage) -> Self {
+        match error {
+            NoPage::OutOfMemory => FaultError::OutOfMemory,
+            NoPage::GroupLimit(group) => FaultError::GroupLimit(group),
+        }
+    }
+}
+
+impl From<IoError> for FaultError {
+    fn from(_: IoError) -> Self {
+        FaultError::Io
+    }
+}
+
+impl From<CacheError> for FaultError {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::OutOfMemory => FaultError::OutOfMemory,
+            CacheError::Full => FaultError::Full,
+            CacheError::GroupLimit(group) => FaultError::GroupLimit(group),
+        }
+    }
+}
+
+/// Why bytes of an object could not be read, written or cut off. Each is one error of
+/// a system call, named beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileError {
+    /// No such object (`EBADF`).
+    NoObject,
+    /// No such mount (`ENODEV`).
+    NoMount,
+    /// The place lies past [`Vm::MAX_SIZE`](crate::Vm::MAX_SIZE) (`EFBIG`).
+    TooLarge,
+    /// There is no data, or no file, at the place or after it (`ENXIO`).
+    NoData,
+    /// The object's mount has as many pages as it may (`ENOSPC`).
+    Full,
+    /// No frame or node could be had (`ENOMEM`).
+    OutOfMemory,
+    /// The group that would be charged has as many pages as it may, and none can leave
+    /// (`ENOMEM`).
+    GroupLimit(GroupId),
+    /// The backing store failed (`EIO`).
+    Io,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FileError::NoObject => "no such object",
+            FileError::NoMount => "no such mount",
+            FileError::TooLarge => "the place lies past what a file may hold",
+            FileError::NoData => "there is no data at the place or after it",
+            FileError::Full => "the mount has as many pages as it may",
+            FileError::OutOfMemory => "out of memory",
+            FileError::GroupLimit(group) => {
+                return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
+            }
+            FileError::Io => "the backing store failed",
+        })
+    }
+}
+
+impl core::error::Error for FileError {}
+
+impl From<OutOfMemory> for FileError {
+    fn from(_: OutOfMemory) -> Self {
+        FileError::OutOfMemory
+    }
+}
+
+impl From<NoPage> for FileError {
+    fn from(error: NoPage) -> Self {
+        match error {
+            NoPage::OutOfMemory => FileError::OutOfMemory,
+            NoPage::GroupLimit(group) => FileError::GroupLimit(group),
+        }
+    }
+}
+
+impl From<IoError> for FileError {
+    fn from(_: IoError) -> Self {
+        FileError::Io
+    }
+}
+
+impl From<CacheError> for FileError {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::OutOfMemory => FileError::OutOfMemory,
+            CacheError::Full => FileError::Full,
+            CacheError::GroupLimit(group) => FileError::GroupLimit(group),
+        }
+    }
+}
+
+impl From<FaultError> for FileError {
+    fn from(error: FaultError) -> Self {
+        match error {
+            FaultError::Io => FileError::Io,
+            FaultError::Full => FileError::Full,
+            FaultError::OutOfMemory => FileError::OutOfMemory,
+            FaultError::GroupLimit(group) => FileError::GroupLimit(group),
+            FaultError::PastEnd => FileError::TooLarge,
+            FaultError::NoObject
+            | FaultError::NoSpace
+            | FaultError::NoRegion
+            | FaultError::Protection => FileError::NoObject,
+        }
+    }
+}
+
+/// Why a space could not be changed. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapError {
+    /// No such space.
+    NoSpace,
+    /// No such object.
+    NoObject,
+    /// The range is empty, or lies outside what the format can map.
+    BadRange,
+    /// Part of the range is not mapped.
+    NotMapped,
+    /// Something else is mapped there.
+    Occupied,
+    /// No gap is wide enough.
+    NoGap,
+    /// A limit of the space would be exceeded.
+    Limit,
+    /// Part of the range is locked ([`Vm::lock_pages`](crate::Vm::lock_pages)).
+    Locked,
+    /// What was asked for exists for private memory without an object only (`EINVAL`): growing
+    /// down ([`Traits::GROWS_DOWN`](crate::space::Traits::GROWS_DOWN)), and advice to free
+    /// ([`Advice::Free`](crate::space::Advice::Free)).
+    WrongKind,
+    /// No frame, table or node could be had.
+    OutOfMemory,
+    /// The group that would be charged has as many pages as it may, and none can leave.
+    GroupLimit(GroupId),
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MapError::NoSpace => "no such address space",
+            MapError::NoObject => "no such object",
+            MapError::BadRange => "the range is empty or lies outside the address space",
+            MapError::NotMapped => "part of the range is not mapped",
+            MapError::Occupied => "something else is mapped there",
+            MapError::NoGap => "no gap is wide enough",
+            MapError::Limit => "a limit of the address space would be exceeded",
+            MapError::Locked => "part of the range is locked",
+            MapError::WrongKind => "only private memory without an object can be asked for that",
+            MapError::OutOfMemory => "out of memory",
+            MapError::GroupLimit(group) => {
+                return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
+            }
+        })
+    }
+}
+
+impl core::error::Error for MapError {}
+
+impl From<OutOfMemory> for MapError {
+    fn from(_: OutOfMemory) -> Self {
+        MapError::OutOfMemory
+    }
+}
+
+impl From<NoPage> for MapError {
+    fn from(error: NoPage) -> Self {
+        match error {
+            NoPage::OutOfMemory => MapError::OutOfMemory,
+            NoPage::GroupLimit(group) => MapError::GroupLimit(group),
+        }
+    }
+}
+
+impl From<FaultError> for SwapOffError {
+    fn from(error: FaultError) -> Self {
+        match error {
+            FaultError::OutOfMemory | FaultError::GroupLimit(_) | FaultError::Full => {
+                SwapOffError::OutOfMemory
+            }
+            _ => SwapOffError::Io,
+        }
+    }
+}
+
+/// Why a manager could not be set up. The text says what the platform must change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreateError(pub alloc::string::String);
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for CreateError {}

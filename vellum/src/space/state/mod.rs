@@ -1,0 +1,14 @@
+//! What the manager, a space, a tract and a region are: their records, counts and errors, and the tree
+//! of regions by address.
+//!
+//! Below all other rooms.
+
+pub(super) mod account;
+pub(super) mod entries;
+pub(super) mod error;
+pub(super) mod manager;
+pub(super) mod page;
+pub(super) mod region;
+pub(super) mod spaces;
+pub(super) mod tract;
+pub(super) mod tree;

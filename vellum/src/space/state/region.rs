@@ -1,0 +1,306 @@
+//! A region: a range of pages with one backing, sharing and protection.
+//!
+//! Faults read a region without a lock of its own being written: they announce
+//! it (see [`crate::sync::Announcements`]) and check its gate. Whoever changes
+//! a region holds the space's lock, closes the gate, waits the readers out,
+//! and opens it again.
+
+use super::spaces::Live;
+use crate::addr::{PageRange, Prot, Vpn};
+use crate::frame::Site;
+use crate::object::{Interval, MappedBy};
+use crate::rmap::{Place, RegionRef, ReverseMap};
+use crate::slab::{Handle, Item};
+use crate::sync::RegionGate;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::tree::IntervalItem;
+
+/// Properties of a region that are not rights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traits(u32);
+
+impl Traits {
+    /// None of them.
+    pub const NONE: Traits = Traits(0);
+    /// Writes go to the object.
+    pub const SHARED: Traits = Traits(1 << 8);
+    /// A fault below it extends it downwards (stack).
+    pub const GROWS_DOWN: Traits = Traits(1 << 9);
+    /// The heap that `set_heap_end` manages.
+    pub const HEAP: Traits = Traits(1 << 10);
+    /// Private pages have been made in it: fork must copy its entries.
+    pub const HAS_PRIVATE: Traits = Traits(1 << 11);
+    /// Reclaim leaves its pages in memory ([`Vm::lock_pages`](crate::space::Vm::lock_pages)).
+    pub const LOCKED: Traits = Traits(1 << 16);
+
+    /// Where the largest folio of a region is kept: log2 of its pages and one, or 0.
+    const FOLIO_SHIFT: u32 = 12;
+    const FOLIO_MASK: u32 = 15 << Traits::FOLIO_SHIFT;
+
+    /// Log2 of the pages of the largest folio that a fault maps in the region, if it was
+    /// advised ([`Advice::Folio`](crate::space::Advice::Folio)).
+    pub const fn folio(self) -> Option<u32> {
+        ((self.0 & Traits::FOLIO_MASK) >> Traits::FOLIO_SHIFT).checked_sub(1)
+    }
+
+    /// The same with what was advised. Orders are below 15.
+    pub(in crate::space) const fn with_folio(self, order: Option<u32>) -> Traits {
+        let bits = match order {
+            Some(order) => order + 1,
+            None => 0,
+        };
+        Traits(self.0 & !Traits::FOLIO_MASK | bits << Traits::FOLIO_SHIFT)
+    }
+
+    /// Both.
+    pub const fn union(self, other: Traits) -> Traits {
+        Traits(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are set.
+    pub const fn has(self, other: Traits) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The same without `other`.
+    pub const fn without(self, other: Traits) -> Traits {
+        Traits(self.0 & !other.0)
+    }
+}
+
+/// A region as a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegionView {
+    /// The pages.
+    pub range: PageRange,
+    /// The rights.
+    pub prot: Prot,
+    /// Other properties.
+    pub traits: Traits,
+    /// Handle of the object, or 0.
+    pub object: u32,
+    /// Page of the object at the region's start; for a region without object,
+    /// the page it was first mapped at.
+    pub offset: u64,
+}
+
+impl RegionView {
+    /// The object's page that `page` shows.
+    #[inline]
+    pub fn index_of(&self, page: Vpn) -> u64 {
+        self.offset + (page.0 - self.range.start.0)
+    }
+
+    /// Whether stores reach an object.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.traits.has(Traits::SHARED)
+    }
+}
+
+/// A region in its arena.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Region<R: ReverseMap> {
+    start: AtomicU64,
+    end: AtomicU64,
+    offset: AtomicU64,
+    /// Rights in the low byte, [`Traits`] above.
+    word: AtomicU32,
+    object: AtomicU32,
+    space: AtomicU32,
+    /// The region's lock, reader side of faults.
+    pub gate: RegionGate,
+    handle: AtomicU32,
+    link: AtomicU32,
+    object_set: AtomicU32,
+    /// What the reverse-mapping design keeps here.
+    pub rmap: R::Region,
+    interval: Interval,
+}
+
+impl<R: ReverseMap> Item for Region<R> {
+    const SITE: Site = Site::Region;
+
+    fn vacant() -> Self {
+        Region {
+            start: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+            word: AtomicU32::new(0),
+            object: AtomicU32::new(0),
+            space: AtomicU32::new(0),
+            gate: RegionGate::default(),
+            handle: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            object_set: AtomicU32::new(0),
+            rmap: R::Region::default(),
+            interval: Interval::default(),
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl<R: ReverseMap> Region<R> {
+    /// The region as a value. Exact while its gate is held or entered.
+    #[inline]
+    pub fn view(&self) -> RegionView {
+        let word = self.word.load(Ordering::Relaxed);
+        RegionView {
+            range: self.range(),
+            prot: Prot::from_bits(word as u8),
+            traits: Traits(word & !0xff),
+            object: self.object.load(Ordering::Relaxed),
+            offset: self.offset.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Rights of its pages.
+    #[inline]
+    pub fn prot(&self) -> Prot {
+        Prot::from_bits(self.word.load(Ordering::Relaxed) as u8)
+    }
+
+    /// Log2 of the pages of the largest folio, if it was advised.
+    #[inline]
+    pub(in crate::space) fn folio(&self) -> Option<u32> {
+        Traits(self.word.load(Ordering::Relaxed)).folio()
+    }
+
+    /// Whether stores reach an object.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        Traits(self.word.load(Ordering::Relaxed)).has(Traits::SHARED)
+    }
+
+    /// Handle of the object, or 0.
+    #[inline]
+    pub fn object(&self) -> u32 {
+        self.object.load(Ordering::Relaxed)
+    }
+
+    /// The pages.
+    #[inline]
+    pub fn range(&self) -> PageRange {
+        PageRange {
+            start: Vpn(self.start.load(Ordering::Relaxed)),
+            end: Vpn(self.end.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The place of an entry in the region, for reverse mapping. Exact while
+    /// the region's gate is held or entered.
+    #[inline]
+    pub(in crate::space) fn place<'a>(
+        &'a self,
+        space: Live<'a, R>,
+    ) -> Place<'a, R::Region, R::Space> {
+        let start = self.start.load(Ordering::Relaxed);
+        Place {
+            space: space.handle(),
+            space_state: &space.get().rmap,
+            region: &self.rmap,
+            linear_offset: self.offset.load(Ordering::Relaxed).wrapping_sub(start),
+        }
+    }
+
+    /// The region as reverse mapping sees it, with the space and pages that it
+    /// has or will have.
+    #[inline]
+    pub(in crate::space) fn region_ref_with(
+        &self,
+        space: u32,
+        view: &RegionView,
+    ) -> RegionRef<'_, R::Region> {
+        RegionRef {
+            handle: self.handle().raw(),
+            space,
+            pages: view.range,
+            first: view.offset,
+            state: &self.rmap,
+        }
+    }
+
+    /// The same with those it has now.
+    #[inline]
+    pub(in crate::space) fn region_ref(&self) -> RegionRef<'_, R::Region> {
+        self.region_ref_with(self.space(), &self.view())
+    }
+
+    /// The region's own name.
+    #[inline]
+    pub(in crate::space) fn handle(&self) -> Handle<Region<R>> {
+        Handle::from_raw(self.handle.load(Ordering::Relaxed))
+    }
+
+    /// Tells the region its name, which a place in the arena has for good.
+    pub(super) fn set_handle(&self, handle: Handle<Region<R>>) {
+        self.handle.store(handle.raw(), Ordering::Relaxed);
+    }
+
+    /// Handle of the space.
+    #[inline]
+    pub fn space(&self) -> u32 {
+        self.space.load(Ordering::Relaxed)
+    }
+
+    /// Sets everything of a region that is in no tree.
+    pub(in crate::space) fn set(&self, space: u32, view: &RegionView) {
+        self.space.store(space, Ordering::Relaxed);
+        self.object.store(view.object, Ordering::Relaxed);
+        self.set_range(view.range, view.offset);
+        self.set_word(view.prot, view.traits);
+    }
+
+    pub(in crate::space) fn set_range(&self, range: PageRange, offset: u64) {
+        self.start.store(range.start.0, Ordering::Relaxed);
+        self.end.store(range.end.0, Ordering::Relaxed);
+        self.offset.store(offset, Ordering::Relaxed);
+    }
+
+    pub(in crate::space) fn set_word(&self, prot: Prot, traits: Traits) {
+        self.word
+            .store(u32::from(prot.bits()) | traits.0, Ordering::Relaxed);
+    }
+
+    /// Notes that private pages have been made. Written once.
+    #[inline]
+    pub(in crate::space) fn note_private(&self) {
+        if self.word.load(Ordering::Relaxed) & Traits::HAS_PRIVATE.0 == 0 {
+            self.word.fetch_or(Traits::HAS_PRIVATE.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The region leaves its space: stale handles must not match.
+    pub(in crate::space) fn forget(&self) {
+        self.space.store(0, Ordering::Relaxed);
+        self.set_range(PageRange::default(), 0);
+    }
+}
+
+impl<R: ReverseMap> IntervalItem for Region<R> {
+    fn interval(&self) -> &Interval {
+        &self.interval
+    }
+
+    fn first_index(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
+    fn end_index(&self) -> u64 {
+        self.first_index() + self.range().pages()
+    }
+}
+
+impl<R: ReverseMap> MappedBy for Region<R> {
+    fn is_shared(&self) -> bool {
+        Region::is_shared(self)
+    }
+
+    fn set(&self) -> &AtomicU32 {
+        &self.object_set
+    }
+}

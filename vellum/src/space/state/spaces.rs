@@ -1,0 +1,246 @@
+//! Address spaces as the manager keeps them, and how they are named.
+
+use core::mem::offset_of;
+use core::ops::Deref;
+
+use super::account::{Account, LimitWords};
+use super::tract::Waits;
+use crate::addr::Pfn;
+use crate::frame::Site;
+use crate::platform::SpaceTag;
+use crate::rmap::ReverseMap;
+use crate::slab::Item;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::report::Fields;
+use crate::sync::{ActiveCpus, CoarseLock, ManyActiveCpus, SeqCount, SleepLock, Underway};
+
+/// Names an address space. Stale names are noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SpaceId {
+    pub(in crate::space) handle: u32,
+    pub(in crate::space) generation: u32,
+}
+
+impl SpaceId {
+    /// The name as a number that is never 0, to keep in a task's record.
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.handle as u64
+    }
+
+    /// From [`SpaceId::to_bits`]. A number that names no space is noticed
+    /// where it is used.
+    pub const fn from_bits(bits: u64) -> SpaceId {
+        SpaceId {
+            handle: bits as u32,
+            generation: (bits >> 32) as u32,
+        }
+    }
+}
+
+/// What a CPU needs to run a task of a space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loaded {
+    /// The hardware tag of the space.
+    pub tag: SpaceTag,
+    /// The root table.
+    pub root: Pfn,
+}
+
+/// An address space in its arena.
+///
+/// The first line is read by every fault and written by none.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Space<R: ReverseMap> {
+    pub(in crate::space) handle: AtomicU32,
+    pub(in crate::space) generation: AtomicU32,
+    /// The root table, or `Pfn::NONE`.
+    pub(in crate::space) root: AtomicU32,
+    /// Advances with every change of the tree.
+    pub(in crate::space) seq: SeqCount,
+    /// Tasks that use the space. 0: vacant or ending.
+    pub(in crate::space) users: AtomicU32,
+    /// The name of the space's group.
+    pub(in crate::space) group: AtomicU32,
+    /// Root of the tree of regions.
+    pub(in crate::space) tree: AtomicU64,
+    /// Root of the tree of tracts, if the space is divided (`tract.rs`).
+    pub(in crate::space) tracts: AtomicU64,
+    /// 1 if there have been tracts: empty page tables above the lowest level stay until the end.
+    pub(in crate::space) keeps_tables: AtomicU32,
+    /// CPUs that may hold translations or faults of the space, if there are up to 64.
+    pub(in crate::space) active: ActiveCpus,
+    /// Held by whoever changes regions.
+    pub(in crate::space) lock: SleepLock,
+    /// Regions that are being unmapped without the lock, their gates closed.
+    pub(in crate::space) unmappings: Underway,
+    /// 1 while the holder of the lock has those of all tracts, too.
+    pub(in crate::space) whole: AtomicU32,
+    pub(in crate::space) tract_count: AtomicU32,
+    pub(in crate::space) waits: Waits,
+    pub(in crate::space) heap_start: AtomicU64,
+    pub(in crate::space) heap_end: AtomicU64,
+    /// 1 from before the first entry of a move appears at its new place until
+    /// the CPUs have forgotten the old ones: whoever takes an entry away flushes
+    /// the whole space then, since its page may be known by the old place too.
+    pub(in crate::space) moving: AtomicU32,
+    /// Entries that were taken away by who holds no lock of the space, and whose CPUs are
+    /// still to be flushed (`flush.rs`).
+    pub(in crate::space) unflushed: AtomicU32,
+    /// 1 if a region that grows down was ever mapped in the space.
+    pub(in crate::space) has_stack: AtomicU32,
+    link: AtomicU32,
+    /// 1 if there may be large leaves that were made of single pages, whose records fork makes
+    /// one (`promote.rs`).
+    pub(in crate::space) has_promoted: AtomicU32,
+    /// Held by each fault with `faultlock=space`.
+    pub(in crate::space) fault_lock: CoarseLock,
+    pub(in crate::space) limits: LimitWords,
+    pub(in crate::space) account: Account,
+    /// What the reverse-mapping design keeps here.
+    pub rmap: R::Space,
+    /// The CPUs of `active`, if there are more.
+    pub(in crate::space) many_active: ManyActiveCpus,
+}
+
+impl<R: ReverseMap> Item for Space<R> {
+    const SITE: Site = Site::Space;
+    const FIELDS: Fields = &[
+        ("name and root", 0),
+        ("active", offset_of!(Space<R>, active)),
+        ("lock", offset_of!(Space<R>, lock)),
+        ("fault lock", offset_of!(Space<R>, fault_lock)),
+        ("limits", offset_of!(Space<R>, limits)),
+        ("account", offset_of!(Space<R>, account)),
+        ("rmap", offset_of!(Space<R>, rmap)),
+        ("many active", offset_of!(Space<R>, many_active)),
+    ];
+
+    fn vacant() -> Self {
+        Space {
+            handle: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            root: AtomicU32::new(Pfn::NONE.0),
+            seq: SeqCount::default(),
+            users: AtomicU32::new(0),
+            group: AtomicU32::new(0),
+            tree: AtomicU64::new(0),
+            tracts: AtomicU64::new(0),
+            keeps_tables: AtomicU32::new(0),
+            active: ActiveCpus::default(),
+            lock: SleepLock::default(),
+            unmappings: Underway::default(),
+            whole: AtomicU32::new(0),
+            tract_count: AtomicU32::new(0),
+            waits: Waits::default(),
+            heap_start: AtomicU64::new(0),
+            heap_end: AtomicU64::new(0),
+            moving: AtomicU32::new(0),
+            unflushed: AtomicU32::new(0),
+            has_stack: AtomicU32::new(0),
+            link: AtomicU32::new(0),
+            has_promoted: AtomicU32::new(0),
+            fault_lock: CoarseLock::default(),
+            limits: LimitWords::default(),
+            account: Account::default(),
+            rmap: R::Space::default(),
+            many_active: ManyActiveCpus::default(),
+        }
+    }
+
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+impl<R: ReverseMap> Space<R> {
+    /// Tasks that use the space.
+    pub fn users(&self) -> u32 {
+        self.users.load(Ordering::Acquire)
+    }
+
+    /// Whether there are tracts. Stays so for the holder of the lock, or of one of theirs.
+    #[inline]
+    pub(in crate::space) fn is_divided(&self) -> bool {
+        self.tracts.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether empty page tables above the lowest level stay.
+    #[inline]
+    pub(in crate::space) fn keeps_tables(&self) -> bool {
+        self.keeps_tables.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the lock and those of all tracts are one holder's. Exact for who has one of them.
+    #[inline]
+    pub(in crate::space) fn is_whole(&self) -> bool {
+        self.whole.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether tracts are changed each under its own lock now. Exact for who has one of them.
+    #[inline]
+    pub(in crate::space) fn is_in_tracts(&self) -> bool {
+        self.is_divided() && !self.is_whole()
+    }
+
+    pub(in crate::space) fn root(&self) -> Pfn {
+        Pfn(self.root.load(Ordering::Acquire))
+    }
+
+    /// The space here, if it has this name and has not ended.
+    #[inline]
+    pub(in crate::space) fn named(&self, id: SpaceId) -> Option<Live<'_, R>> {
+        let generation = self.generation.load(Ordering::Acquire);
+        (generation == id.generation && self.users() > 0).then_some(Live {
+            space: self,
+            key: id.to_bits(),
+        })
+    }
+}
+
+/// A space found by name, with the key that tells it from later spaces in the
+/// same memory.
+#[derive(Debug)]
+pub(in crate::space) struct Live<'a, R: ReverseMap> {
+    pub(in crate::space) space: &'a Space<R>,
+    pub(in crate::space) key: u64,
+}
+
+impl<R: ReverseMap> Clone for Live<'_, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: ReverseMap> Copy for Live<'_, R> {}
+
+impl<R: ReverseMap> Deref for Live<'_, R> {
+    type Target = Space<R>;
+    #[inline]
+    fn deref(&self) -> &Space<R> {
+        self.space
+    }
+}
+
+impl<'a, R: ReverseMap> Live<'a, R> {
+    /// Handle and generation in one; never 0.
+    #[inline]
+    pub(in crate::space) fn key(&self) -> u64 {
+        self.key
+    }
+
+    #[inline]
+    pub(in crate::space) fn handle(&self) -> u32 {
+        self.key as u32
+    }
+
+    pub(in crate::space) fn id(&self) -> SpaceId {
+        SpaceId::from_bits(self.key)
+    }
+
+    /// The space for as long as the manager lives.
+    #[inline]
+    pub(in crate::space) fn get(&self) -> &'a Space<R> {
+        self.space
+    }
+}

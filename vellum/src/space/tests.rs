@@ -30,6 +30,7 @@ mod reclaim;
 mod requests;
 mod reservations;
 mod room;
+mod rooms;
 mod roots;
 mod shortage;
 mod stores;

@@ -19,25 +19,10 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::path::fault::{Fault, FaultStep, Resolved};
 use crate::space::state::error::FaultError;
+use crate::space::state::extras::TakenFrame;
 use crate::space::state::manager::Vm;
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable};
-
-/// A frame that a fault has taken.
-#[derive(Clone, Copy)]
-pub(in crate::space) struct TakenFrame {
-    pub(in crate::space) frame: Pfn,
-    /// The run that it came from, and whose that was.
-    run: Option<(Pfn, Owner)>,
-}
-
-impl TakenFrame {
-    /// A frame of no run.
-    #[inline]
-    pub(in crate::space) fn alone(frame: Pfn) -> TakenFrame {
-        TakenFrame { frame, run: None }
-    }
-}
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether runs of frames may be set aside.

@@ -25,17 +25,10 @@ use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Rule, Taken, Used, Wa
 use crate::rmap::{ReverseMap, Verdict};
 use crate::space::large::contiguous::FoundRun;
 use crate::space::state::manager::Vm;
+use crate::space::state::page::FoundPage;
 use crate::swap::SwapOutError;
 use crate::sync::{Pin, Turn};
 use crate::table::Format;
-
-/// A page of an object that was found where its record says it is.
-pub(in crate::space) struct FoundPage<'a, S> {
-    pub(in crate::space) page: Pfn,
-    pub(in crate::space) object: &'a Object<S>,
-    pub(in crate::space) handle: u32,
-    pub(in crate::space) index: u64,
-}
 
 /// What a reference to a private page keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]

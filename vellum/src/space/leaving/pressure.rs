@@ -13,8 +13,8 @@ use crate::platform::{GroupId, NodeId, Platform};
 use crate::reclaim::{ReclaimStats, Scope};
 use crate::rmap::ReverseMap;
 use crate::space::files::hold::HeldPages;
-use crate::space::state::error::{FaultError, FileError, MapError};
 use crate::space::state::manager::Vm;
+use crate::space::state::shortage::{Lack, Shortage};
 use crate::table::{Format, uses_windows};
 
 /// Times that room is made in one way for one call at most; each time twice as much as the time
@@ -26,43 +26,6 @@ const FIRST_PAGES: u64 = 32;
 const GROUP_SHARE: u64 = 16;
 /// Pages that a node's task has leave between two looks at the watermarks.
 const TASK_PAGES: u64 = 128;
-
-/// What a call lacks that ran out of memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lack {
-    /// Frames.
-    Memory,
-    /// Pages of what a group may have.
-    OfGroup(GroupId),
-}
-
-/// An error of a call that may be for want of memory.
-pub(in crate::space) trait Shortage {
-    /// What is lacking, if it is.
-    fn lack(&self) -> Option<Lack>;
-
-    /// Whether it is.
-    #[inline]
-    fn is_shortage(&self) -> bool {
-        self.lack().is_some()
-    }
-}
-
-macro_rules! shortage {
-    ($($error:ident)*) => {
-        $(impl Shortage for $error {
-            #[inline]
-            fn lack(&self) -> Option<Lack> {
-                match *self {
-                    $error::OutOfMemory => Some(Lack::Memory),
-                    $error::GroupLimit(group) => Some(Lack::OfGroup(group)),
-                    _ => None,
-                }
-            }
-        })*
-    };
-}
-shortage! { FaultError FileError MapError }
 
 /// How often room was made for a call, in each way.
 #[derive(Default)]

@@ -1,9 +1,9 @@
 //! Who ends when memory has run out.
 
-use super::pressure::Lack;
 use crate::platform::{GroupId, Platform, Rescue, Victim};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
+use crate::space::state::shortage::Lack;
 use crate::space::state::spaces::{Space, SpaceId};
 use crate::table::Format;
 

@@ -7,10 +7,10 @@ use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
-use crate::space::leaving::pressure::Shortage;
 use crate::space::state::account::Resident;
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
+use crate::space::state::shortage::Shortage;
 use crate::sync::{Turn, bytes};
 use crate::table::{Format, LockedTable, Marks};
 

@@ -21,7 +21,7 @@
 
 use super::fault::{Fault, FaultStep, Resolved};
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::design::{Design, Folio, Superpages};
+use crate::design::Folio;
 use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
@@ -31,40 +31,6 @@ use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::table::{Format, LockedTable, Marks};
-
-/// What a first store may get beside a frame for its page: one byte to test for designs
-/// that have nothing of it.
-#[derive(Clone, Copy)]
-pub(in crate::space) struct Extras(u8);
-
-impl Extras {
-    pub(in crate::space) const NONE: Extras = Extras(0);
-    const RUNS: u8 = 1;
-    const FOLIOS: u8 = 2;
-
-    pub(in crate::space) fn of(design: &Design) -> Extras {
-        let runs = u8::from(design.superpages == Superpages::Reserve) * Extras::RUNS;
-        let folios = u8::from(design.folio != Folio::Off) * Extras::FOLIOS;
-        Extras(runs | folios)
-    }
-
-    #[inline]
-    pub(in crate::space) fn any(self) -> bool {
-        self.0 != 0
-    }
-
-    /// Runs are set aside (`superpage=reserve`).
-    #[inline]
-    pub(in crate::space) fn runs(self) -> bool {
-        self.0 & Extras::RUNS != 0
-    }
-
-    /// Folios.
-    #[inline]
-    pub(in crate::space) fn folios(self) -> bool {
-        self.0 & Extras::FOLIOS != 0
-    }
-}
 
 /// The smaller one.
 const fn least(a: u32, b: u32) -> u32 {

@@ -7,6 +7,7 @@ use core::marker::PhantomData;
 
 use super::account::{Delta, Resident};
 use super::error::CreateError;
+use super::extras::Extras;
 use super::region::Region;
 use super::spaces::{Live, Loaded, Space, SpaceId};
 use super::tract::Tracts;
@@ -18,7 +19,6 @@ use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::reclaim::Reclaim;
 use crate::rmap::{Env, ReverseMap};
 use crate::slab::{Arena, ArenaMaker, Handle};
-use crate::space::path::folio::Extras;
 use crate::swap::Swap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Announcements, Counter, PerCpu, Pin, WaitTable};

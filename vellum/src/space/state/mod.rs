@@ -6,9 +6,11 @@
 pub(super) mod account;
 pub(super) mod entries;
 pub(super) mod error;
+pub(super) mod extras;
 pub(super) mod manager;
 pub(super) mod page;
 pub(super) mod region;
+pub(super) mod shortage;
 pub(super) mod spaces;
 pub(super) mod tract;
 pub(super) mod tree;

@@ -2,9 +2,18 @@
 
 use crate::addr::Pfn;
 use crate::frame::PhysicalMemory;
+use crate::object::Object;
 use crate::platform::Platform;
 use crate::sync::Pin;
 use crate::sync::bytes::FrameBytes;
+
+/// A page of an object that was found where its record says it is.
+pub(in crate::space) struct FoundPage<'a, S> {
+    pub(in crate::space) page: Pfn,
+    pub(in crate::space) object: &'a Object<S>,
+    pub(in crate::space) handle: u32,
+    pub(in crate::space) index: u64,
+}
 
 /// A page that is being read or written through the page cache.
 ///

@@ -1,0 +1,56 @@
+//! The rooms of `space/` stand on one another.
+
+use std::fs;
+use std::path::Path;
+use std::vec::Vec;
+
+/// From the ground up; the file `space/mod.rs` has the same order.
+const ROOMS: [&str; 8] = [
+    "state", "locks", "path", "regions", "large", "files", "leaving", "life",
+];
+
+/// The names that follow `crate::space::` in the code of a text.
+fn named(text: &str) -> Vec<&str> {
+    let code = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(|line| line.split("crate::space::").skip(1))
+        .map(|rest| {
+            let end = rest.find(|c: char| c != '_' && !c.is_alphanumeric());
+            &rest[..end.unwrap_or(rest.len())]
+        })
+        .collect()
+}
+
+#[test]
+fn rooms_import_from_those_below_them_only() {
+    let space = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/space");
+    let mut imports = 0;
+    for (height, room) in ROOMS.iter().enumerate() {
+        for entry in fs::read_dir(space.join(room)).expect("a room") {
+            let file = entry.expect("an entry").path();
+            let text = fs::read_to_string(&file).expect("text");
+            for name in named(&text) {
+                let from = ROOMS.iter().position(|other| *other == name);
+                imports += usize::from(from.is_some());
+                assert!(
+                    from.is_none_or(|from| from < height),
+                    "{}: imports from `{name}`, which does not lie below `{room}`",
+                    file.display()
+                );
+            }
+        }
+    }
+    assert!(imports > 100, "imports are found: {imports}");
+}
+
+#[test]
+fn space_has_no_other_rooms() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/space/mod.rs"));
+    let text = text.expect("text");
+    let modules = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let rooms: Vec<&str> = modules.filter(|name| !name.ends_with("tests")).collect();
+    assert_eq!(rooms, ROOMS);
+}

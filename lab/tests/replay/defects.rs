@@ -329,6 +329,9 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     fn regions_mergeable(&self, head: &R::Region, tail: &R::Region) -> bool {
         self.design.regions_mergeable(head, tail)
     }
+    fn stay_mergeable(&self, head: &R::Region, tail: &R::Region) -> bool {
+        self.design.stay_mergeable(head, tail)
+    }
     fn region_merged<P: Platform>(
         &self,
         env: &Env<'_, P>,

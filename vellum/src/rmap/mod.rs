@@ -432,6 +432,13 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         true
     }
 
+    /// Whether two neighbouring regions are mergeable whatever faults do meanwhile. Each two that
+    /// meet in a row of such regions are.
+    fn stay_mergeable(&self, head: &Self::Region, tail: &Self::Region) -> bool {
+        let _ = (head, tail);
+        true
+    }
+
     /// `tail`'s pages will be `head`'s; no fault is inside either.
     /// [`ReverseMap::region_resized`] of `head` follows, before it has them, and
     /// then [`ReverseMap::region_ended`] of `tail`. The space is locked.

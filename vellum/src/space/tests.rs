@@ -22,6 +22,7 @@ mod groups;
 mod huge;
 mod huge_file;
 mod huge_growth;
+mod limits;
 mod many_superpages;
 mod pins;
 mod places;

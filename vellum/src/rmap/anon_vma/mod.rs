@@ -291,6 +291,11 @@ impl ReverseMap for AnonVma {
         head == tail || head == 0 || tail == 0
     }
 
+    /// A region without an anon_vma may get one at any time, and another than its neighbour's.
+    fn stay_mergeable(&self, head: &Relation, tail: &Relation) -> bool {
+        head.anon_vma() == tail.anon_vma() && head.anon_vma() != 0
+    }
+
     fn region_merged<P: Platform>(
         &self,
         env: &Env<'_, P>,

@@ -458,6 +458,11 @@ impl ReverseMap for AnonVmaChain {
         head == tail || head == 0 || tail == 0
     }
 
+    /// A region without an anon_vma may get one at any time, and another than its neighbour's.
+    fn stay_mergeable(&self, head: &Memberships, tail: &Memberships) -> bool {
+        head.own() == tail.own() && head.own() != 0
+    }
+
     /// If only the tail has links they become the head's. Until the tail ends
     /// they lead to it, where the pages still are.
     fn region_merged<P: Platform>(

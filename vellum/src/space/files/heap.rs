@@ -3,6 +3,7 @@
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::regions::limits::Change;
 use crate::space::regions::map::{MapRequest, Placement};
 use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::error::{FaultError, MapError};
@@ -140,7 +141,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && range.pages() <= limits.stack_pages
             && self.keeps_gap(space, page, limits.stack_gap_pages)
             && self
-                .check_limits(space, page, view.traits, (growth, 0))
+                .check_limits(space, page, &Change::Growth(view.traits, growth))
                 .is_ok();
         if !allowed {
             return Err(FaultError::NoRegion);

@@ -9,7 +9,6 @@ use crate::frame::OutOfMemory;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::{Handle, Item};
-use crate::space::state::account::Limits;
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
@@ -317,14 +316,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Deals out what a space, whose lock is the caller's, may have more to its tracts.
     pub(super) fn deal(&self, space: Live<'_, R>) {
-        let Limits { pages, regions, .. } = space.limits.get();
-        let counts = &space.get().account.counts;
         let tracts = u64::from(space.tract_count.load(Ordering::Relaxed).max(1));
-        let left = |most: u64, used: u64| most.saturating_sub(used) / tracts;
-        let share = (
-            left(pages, counts.pages.get()),
-            left(u64::from(regions), counts.regions.get()),
-        );
+        let (pages, regions) = Self::left(space);
+        let share = (pages / tracts, regions / tracts);
         self.for_tracts(space, |tract| tract.guarded.most.set(share));
     }
 

@@ -282,8 +282,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Does `work` beside others with what guards a range of pages locked, pinned. It gets the
     /// pages for which it has the lock. `None` if that is not all of the range, which lies in more
-    /// than one tract then.
-    ///
+    /// than one tract then, or if the tract has not as much left as the limits have.
     #[inline]
     pub(in crate::space) fn with_range_locked<'a, T>(
         &'a self,
@@ -312,7 +311,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let within = tract.map_or(Self::all_pages(), Tract::range);
         match goal {
             Goal::Range(range) if range.end > within.end => Ok(None),
-            _ => work(&pin, space, within).map(Some),
+            _ => match work(&pin, space, within) {
+                // There may be more in other tracts.
+                Err(MapError::Limit) if tract.is_some() => Ok(None),
+                done => done.map(Some),
+            },
         }
     }
 

@@ -29,6 +29,7 @@ use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
+use crate::space::state::region::{NewWord, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::table::{Format, LockedTable, Marks};
 
@@ -219,7 +220,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.with_covered(id, range, |pin, space| {
             if self.extras().folios() {
                 let order = order.map(|order| least(order, Self::MOST_FOLIO));
-                self.change_traits(pin, space, range, |traits| traits.with_folio(order))?;
+                let word = NewWord::traits(Traits::FOLIO, Traits::NONE.with_folio(order));
+                self.change_traits(pin, space, range, &word)?;
             }
             Ok(())
         })

@@ -7,6 +7,7 @@ use crate::rmap::ReverseMap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
+use crate::space::state::region::Traits;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::sync::Pin;
 use crate::table::{Format, Users};
@@ -45,6 +46,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// changed.
     /// [`MapError::WrongKind`] if part of the range shows an object, for [`Advice::Free`]; nothing
     /// changed.
+    /// [`MapError::Limit`] if it takes more regions than the space may have, for
+    /// [`Advice::Folio`]; nothing changed.
     /// [`MapError::OutOfMemory`] if a superpage has to be split for which the reverse-mapping
     /// design has no memory, or a region cannot be cut; nothing changed.
     pub fn advise(
@@ -86,15 +89,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         advice: Advice,
     ) -> Result<(), MapError> {
-        if self.has_locked(space, range) {
-            return Err(MapError::Locked);
-        }
-        if advice == Advice::Free {
-            self.for_regions(space, range, |_, view| match view.object {
-                0 => Ok(()),
-                _ => Err(MapError::WrongKind),
-            })?;
-        }
+        self.for_regions(space, range, |_, view| {
+            if view.traits.has(Traits::LOCKED) {
+                Err(MapError::Locked)
+            } else if advice == Advice::Free && view.object != 0 {
+                Err(MapError::WrongKind)
+            } else {
+                Ok(())
+            }
+        })?;
         if advice == Advice::DontNeed {
             // Superpages that the range has a part of; the others go whole.
             for edge in [range.start, range.end] {

@@ -1,6 +1,7 @@
 //! What calls that change regions have in common: checking ranges, cutting
 //! regions at a range's edges, closing gates, merging.
 
+use super::limits::{Change, MayCut};
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
@@ -8,7 +9,7 @@ use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{RegionView, Traits};
+use crate::space::state::region::{NewWord, RegionView, Traits};
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::space::state::tree::{RegionHandle, Spare};
 use crate::sync::Pin;
@@ -44,27 +45,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Refuses `pages` more pages with `traits` and `regions` more regions than the limits allow.
-    /// In a space in tracts: than the tract of `page` has left.
-    pub(in crate::space) fn check_limits(
-        &self,
-        space: Live<'_, R>,
-        page: Vpn,
-        traits: Traits,
-        (pages, regions): (u64, u64),
-    ) -> Result<(), MapError> {
-        let fits = if space.is_in_tracts() {
-            self.tract_at(space, page).may_get(pages, regions)
-        } else {
-            self.check_locked(space, traits, pages)?;
-            let limits = space.limits.get();
-            let counts = &space.get().account.counts;
-            counts.pages.get().saturating_add(pages) <= limits.pages
-                && counts.regions.get().saturating_add(regions) <= u64::from(limits.regions)
-        };
-        if fits { Ok(()) } else { Err(MapError::Limit) }
-    }
-
     /// Calls `change` with the lock of the space, if all of `range` is mapped.
     pub(in crate::space) fn with_covered(
         &self,
@@ -80,27 +60,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Gives the regions in `range` other properties.
+    /// Gives the regions in `range` other traits.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if a region cannot be cut; nothing changed.
+    /// [`MapError::Limit`], and [`MapError::OutOfMemory`] if a region cannot be cut; nothing
+    /// changed.
     pub(in crate::space) fn change_traits(
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
         range: PageRange,
-        change: impl Fn(Traits) -> Traits,
-    ) -> Result<(), OutOfMemory> {
+        word: &NewWord,
+    ) -> Result<(), MapError> {
+        let may_cut = self.check_limits(space, range.start, &Change::Word(range, word))?;
         // The cuts stay: nothing can fail any more.
-        let _ = self.isolate(pin, space, range)?;
+        let _ = self.isolate(pin, space, range, &may_cut)?;
         self.close_gates(pin, space, range);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
             let pages = view.range.pages();
-            let traits = change(view.traits);
+            let (prot, traits) = word.of(&view);
             // In this order: reclaim never sees fewer locked pages than there are.
             let counts = self.counts_at(space, view.range.start);
             counts.count_pages(traits, pages);
-            self.region(handle).set_word(view.prot, traits);
+            self.region(handle).set_word(prot, traits);
             counts.count_pages(view.traits, pages.wrapping_neg());
             Ok(())
         });
@@ -153,6 +135,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: Live<'_, R>,
         range: PageRange,
+        _: &MayCut,
     ) -> Result<Cuts, OutOfMemory> {
         let edges = [range.start, range.end];
         let mut spares = [None, None];
@@ -226,17 +209,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let region = self.region(head);
         let view = region.view();
         let kept = PageRange {
-            start: view.range.start,
             end: page,
+            ..view.range
         };
-        let rest = RegionView {
-            range: PageRange {
-                start: page,
-                end: view.range.end,
-            },
-            offset: view.index_of(page),
-            ..view
-        };
+        let rest = view.part(PageRange {
+            start: page,
+            ..view.range
+        });
         region.gate.close();
         self.wait_out_region(pin, space, head.raw());
         let split = self.demote_across(pin, space, region, page).and_then(|()| {

@@ -1,5 +1,6 @@
 //! mmap.
 
+use super::limits::Change;
 use super::unmap::{DeadObjects, Unmapping};
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::object::{INDEX_END, ObjectId, ObjectKind};
@@ -284,7 +285,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Ok(Some(start))
             }
             // There may be more in other tracts.
-            Err(MapError::NoGap | MapError::Limit) => Ok(None),
+            Err(MapError::NoGap) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -339,7 +340,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             spot,
             is_free,
         } = place;
-        self.check_limits(space, range.start, request.traits, (request.pages, 1))?;
         let view = RegionView {
             range,
             prot: request.prot,
@@ -347,6 +347,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             object,
             offset: if object == 0 { range.start.0 } else { page },
         };
+        let may_cut = self.check_limits(space, range.start, &Change::Mapping(&view))?;
         if !is_free {
             let spare = self.make_region(pin, space, range.start)?;
             let region = spare.handle;
@@ -358,6 +359,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 pin,
                 space,
                 range,
+                may_cut: Some(may_cut),
             };
             if let Err(error) = unmapping.run(spot, dead, link) {
                 self.regions.free(pin, region);

@@ -6,12 +6,12 @@
 //! of its tables then. So an entry that is there afterwards was not taken before, and is not taken
 //! later.
 
-use crate::addr::{PageRange, Vpn};
+use crate::addr::Vpn;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::Traits;
+use crate::space::state::region::{NewWord, Traits};
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::table::Format;
 
@@ -31,8 +31,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`MapError::BadRange`], [`MapError::NotMapped`] if the range has a hole,
     /// [`MapError::Limit`] if the space may not have that many locked pages
-    /// ([`Limits::locked_pages`](crate::space::Limits::locked_pages)), [`MapError::OutOfMemory`] if a
-    /// region cannot be cut; nothing changed.
+    /// ([`Limits::locked_pages`](crate::space::Limits::locked_pages)) or regions,
+    /// [`MapError::OutOfMemory`] if a region cannot be cut; nothing changed.
     pub fn lock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         self.with_covered(id, range, |pin, space| {
@@ -43,8 +43,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 Ok(())
             });
-            self.check_locked(space, Traits::LOCKED, missing)?;
-            self.change_traits(pin, space, range, |traits| traits.union(Traits::LOCKED))?;
+            if missing > Self::left_to_lock(space) {
+                return Err(MapError::Limit);
+            }
+            let word = NewWord::traits(Traits::NONE, Traits::LOCKED);
+            self.change_traits(pin, space, range, &word)?;
             for span in self.tables(pin, space).spans(range) {
                 drop(span.table);
             }
@@ -55,41 +58,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Lets reclaim take the pages of a range again (munlock).
     ///
     /// # Errors
-    /// As [`Vm::lock_pages`], but for the limit.
+    /// As [`Vm::lock_pages`], but for the limit of locked pages.
     pub fn unlock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         self.with_covered(id, range, |pin, space| {
-            self.change_traits(pin, space, range, |traits| traits.without(Traits::LOCKED))?;
-            Ok(())
+            let word = NewWord::traits(Traits::LOCKED, Traits::NONE);
+            self.change_traits(pin, space, range, &word)
         })
-    }
-
-    /// Refuses `pages` more pages with `traits` if the space may not have as many locked ones.
-    pub(super) fn check_locked(
-        &self,
-        space: Live<'_, R>,
-        traits: Traits,
-        pages: u64,
-    ) -> Result<(), MapError> {
-        if !traits.has(Traits::LOCKED) {
-            return Ok(());
-        }
-        let locked = space.account.counts.locked.get().saturating_add(pages);
-        match locked > space.limits.get().locked_pages {
-            true => Err(MapError::Limit),
-            false => Ok(()),
-        }
-    }
-
-    /// Whether a range of the space has a locked page, for the holder of its lock.
-    pub(super) fn has_locked(&self, space: Live<'_, R>, range: PageRange) -> bool {
-        let found = self.for_regions(space, range, |_, view| {
-            match view.traits.has(Traits::LOCKED) {
-                true => Err(()),
-                false => Ok(()),
-            }
-        });
-        found.is_err()
     }
 
     /// Whether reclaim has to leave the page of an entry in memory. Exact for the holder of the

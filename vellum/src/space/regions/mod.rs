@@ -2,6 +2,7 @@
 
 pub(super) mod advise;
 pub(super) mod change;
+pub(super) mod limits;
 pub(super) mod map;
 pub(super) mod maps;
 pub(super) mod mlock;

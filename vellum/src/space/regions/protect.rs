@@ -1,11 +1,13 @@
 //! mprotect.
 
+use super::limits::Change;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
+use crate::space::state::region::NewWord;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::sync::Pin;
 use crate::table::{Format, Gather, Users};
@@ -15,8 +17,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapRequest::prot`](crate::space::MapRequest::prot), what hardware cannot withhold is given.
     ///
     /// # Errors
-    /// [`MapError::NotMapped`] if the range has a hole, [`MapError::OutOfMemory`]
-    /// if a region cannot be cut; nothing changed.
+    /// [`MapError::NotMapped`] if the range has a hole, [`MapError::Limit`] if it takes more
+    /// regions than the space may have, [`MapError::OutOfMemory`] if a region cannot be cut;
+    /// nothing changed.
     pub fn protect(&self, id: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         let prot = F::given(prot);
@@ -45,8 +48,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !self.is_covered(space, range) {
             return Err(MapError::NotMapped);
         }
+        let word = NewWord::prot(prot);
+        let may_cut = self.check_limits(space, range.start, &Change::Word(range, &word))?;
         // The cuts stay: nothing can fail any more.
-        let _ = self.isolate(pin, space, range)?;
+        let _ = self.isolate(pin, space, range, &may_cut)?;
         self.close_gates(pin, space, range);
         let mut gather = self.gather(pin, space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {

@@ -1,6 +1,7 @@
 //! mremap: grow, shrink, move.
 
 use super::change::Cuts;
+use super::limits::{Change, MayCut};
 use super::map::Placement;
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Vpn};
@@ -133,7 +134,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             });
         }
         let more = new_pages - range.pages();
-        vm.check_limits(space, range.end, view.traits, (more, 0))?;
+        vm.check_limits(space, range.end, &Change::Growth(view.traits, more))?;
         let growth = PageRange {
             start: range.end,
             end: resized.end,
@@ -181,7 +182,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             return Err(MapError::BadRange);
         }
         let growth = new_pages.saturating_sub(range.pages());
-        vm.check_limits(space, target, traits, (growth, 0))?;
+        let change = Change::Move {
+            from: range,
+            to,
+            traits,
+            more: growth,
+        };
+        let may_cut = vm.check_limits(space, target, &change)?;
         let kept = PageRange::new(range.start, range.pages().min(new_pages));
         let moving = Move {
             vm,
@@ -191,7 +198,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             to,
             kept,
         };
-        moving.run(dead)?;
+        moving.run(&may_cut, dead)?;
         Ok(Remapped {
             range: to,
             moved: true,
@@ -200,12 +207,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
-    fn run(&self, dead: &mut DeadObjects) -> Result<(), MapError> {
+    fn run(&self, may_cut: &MayCut, dead: &mut DeadObjects) -> Result<(), MapError> {
         let (vm, pin, space, to) = (self.vm, self.pin, self.space, self.to);
         // Everything that can fail comes first (invariant 12). With the target
         // and the tail cut off, unmapping them cannot.
         let mut cuts = [Cuts::default(); 3];
-        let (handle, room) = match self.prepare(&mut cuts) {
+        let (handle, room) = match self.prepare(may_cut, &mut cuts) {
             Ok(prepared) => prepared,
             Err(error) => {
                 for cuts in cuts {
@@ -243,10 +250,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
     ///
     /// # Errors
     /// [`NoPage`]; nothing has changed but what `cuts` names.
-    fn prepare(&self, cuts: &mut [Cuts; 3]) -> Result<(RegionHandle<R>, Room<'_>), NoPage> {
+    fn prepare(
+        &self,
+        may_cut: &MayCut,
+        cuts: &mut [Cuts; 3],
+    ) -> Result<(RegionHandle<R>, Room<'_>), NoPage> {
         let (vm, pin, space) = (self.vm, self.pin, self.space);
         for (cuts, part) in cuts.iter_mut().zip([self.to, self.range, self.kept]) {
-            *cuts = vm.isolate(pin, space, part)?;
+            *cuts = vm.isolate(pin, space, part, may_cut)?;
         }
         let room = vm.tree(space).make_room(pin, &vm.memory)?;
         let handle = vm.region_from(space, self.kept.start);

@@ -1,5 +1,6 @@
 //! munmap.
 
+use super::limits::{Change, MayCut};
 use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
@@ -35,6 +36,8 @@ pub(in crate::space) struct Unmapping<'a, P: Platform, F: Format, R: ReverseMap>
     pub(in crate::space) pin: &'a Pin<'a>,
     pub(in crate::space) space: Live<'a, R>,
     pub(in crate::space) range: PageRange,
+    /// What the limits say to it, if they have been asked already.
+    pub(in crate::space) may_cut: Option<MayCut>,
 }
 
 impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
@@ -52,13 +55,12 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
             pin,
             space,
             range,
+            ..
         } = *self;
         // Mostly the range is that of one region: then nothing is cut, and
         // nothing else has to be looked for.
         let Some(region) = spot.exactly_to(range.end.0) else {
-            // The cuts stay: nothing can fail any more.
-            let _ = vm.isolate(pin, space, range)?;
-            vm.close_gates(pin, space, range);
+            self.prepare()?;
             link(&self.closed(dead));
             return Ok(());
         };
@@ -79,6 +81,30 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
         Ok(())
     }
 
+    /// Makes whole regions of the range, and closes them.
+    #[inline(never)]
+    fn prepare(&self) -> Result<(), MapError> {
+        let Unmapping {
+            vm,
+            pin,
+            space,
+            range,
+            ref may_cut,
+        } = *self;
+        let asked;
+        let may_cut = match may_cut {
+            Some(may_cut) => may_cut,
+            None => {
+                asked = vm.check_limits(space, range.start, &Change::Unmapping(range))?;
+                &asked
+            }
+        };
+        // The cuts stay: nothing can fail any more.
+        let _ = vm.isolate(pin, space, range, may_cut)?;
+        vm.close_gates(pin, space, range);
+        Ok(())
+    }
+
     /// [`Unmapping::run`] for a range of whole regions, all closed. Faults meet the hole only
     /// when what is returned ends.
     #[inline(never)]
@@ -88,6 +114,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
             pin,
             space,
             range,
+            ..
         } = *self;
         let delayed = vm.delay_flush(pin);
         let mut gather = vm.gather(pin, space);
@@ -125,8 +152,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Unmaps `pages` pages from `start` on. Holes in the range are no error.
     ///
     /// # Errors
-    /// [`MapError::BadRange`], [`MapError::NoSpace`], and
-    /// [`MapError::OutOfMemory`] if a region would have to be cut and cannot.
+    /// [`MapError::BadRange`], [`MapError::NoSpace`], [`MapError::Limit`] if it would be a hole
+    /// in a region that makes one region more than the space may have, and
+    /// [`MapError::OutOfMemory`] if a region would have to be cut and cannot; nothing changed.
     pub fn unmap(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         self.with_room(|| {
@@ -258,6 +286,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             pin,
             space,
             range,
+            may_cut: None,
         };
         unmapping.run(spot, dead, |_| ())
     }

@@ -16,11 +16,21 @@ use super::region::Traits;
 use super::spaces::{Live, SpaceId};
 
 /// Most that a space may have.
+///
+/// What counts is what is there after a call: what a mapping takes the place of makes room for it.
+/// Each call that would leave more is refused
+/// ([`MapError::Limit`](crate::space::MapError::Limit)), and has changed nothing; a call that leaves
+/// no more than was there is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Pages of all regions together.
     pub pages: u64,
-    /// Regions.
+    /// Regions (Linux's `max_map_count`). [`Vm::unmap`] needs one more for a hole in a region, and
+    /// calls for a part of a region need some for the other parts ([`Vm::protect`],
+    /// [`Vm::lock_pages`], [`Vm::unlock_pages`], [`Vm::remap`], and [`Vm::advise`] with
+    /// [`Advice::Folio`](crate::space::Advice::Folio)), unless what changes then matches its
+    /// neighbours. With `rmap=anon_vma` and `rmap=anon_vma_chain` private memory is relied upon to
+    /// match its neighbours only if it has had private pages.
     pub regions: u32,
     /// Pages a stack may grow to.
     pub stack_pages: u64,

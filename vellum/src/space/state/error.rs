@@ -185,7 +185,7 @@ pub enum MapError {
     Occupied,
     /// No gap is wide enough.
     NoGap,
-    /// A limit of the space would be exceeded.
+    /// A limit of the space ([`Limits`](crate::space::Limits)) would be exceeded.
     Limit,
     /// Part of the range is locked ([`Vm::lock_pages`](crate::Vm::lock_pages)).
     Locked,

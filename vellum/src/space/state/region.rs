@@ -36,6 +36,8 @@ impl Traits {
     /// Where the largest folio of a region is kept: log2 of its pages and one, or 0.
     const FOLIO_SHIFT: u32 = 12;
     const FOLIO_MASK: u32 = 15 << Traits::FOLIO_SHIFT;
+    /// All of it.
+    pub(in crate::space) const FOLIO: Traits = Traits(Traits::FOLIO_MASK);
 
     /// Log2 of the pages of the largest folio that a fault maps in the region, if it was
     /// advised ([`Advice::Folio`](crate::space::Advice::Folio)).
@@ -91,10 +93,61 @@ impl RegionView {
         self.offset + (page.0 - self.range.start.0)
     }
 
+    /// What of it lies in `range`, or begins there and is empty.
+    pub(in crate::space) fn part(self, range: PageRange) -> RegionView {
+        let range = self.range.intersection(range);
+        RegionView {
+            range,
+            offset: self
+                .offset
+                .wrapping_add(range.start.0.wrapping_sub(self.range.start.0)),
+            ..self
+        }
+    }
+
     /// Whether stores reach an object.
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.traits.has(Traits::SHARED)
+    }
+}
+
+/// Another word for regions: rights and traits.
+#[derive(Clone, Copy)]
+pub(in crate::space) struct NewWord {
+    /// The rights, if they change.
+    pub(in crate::space) prot: Option<Prot>,
+    /// Traits that the regions have no longer.
+    pub(in crate::space) without: Traits,
+    /// Traits that they have then.
+    pub(in crate::space) with: Traits,
+}
+
+impl NewWord {
+    /// Other rights.
+    #[inline]
+    pub(in crate::space) fn prot(prot: Prot) -> NewWord {
+        NewWord {
+            prot: Some(prot),
+            ..NewWord::traits(Traits::NONE, Traits::NONE)
+        }
+    }
+
+    /// Other traits.
+    #[inline]
+    pub(in crate::space) fn traits(without: Traits, with: Traits) -> NewWord {
+        NewWord {
+            prot: None,
+            without,
+            with,
+        }
+    }
+
+    /// What it makes of a region's rights and traits.
+    #[inline]
+    pub(in crate::space) fn of(&self, view: &RegionView) -> (Prot, Traits) {
+        let traits = view.traits.without(self.without).union(self.with);
+        (self.prot.unwrap_or(view.prot), traits)
     }
 }
 

@@ -192,15 +192,8 @@ impl Tract {
         self.set_range(PageRange::default());
     }
 
-    /// Whether the tract may get `pages` more pages and `regions` more regions, as far as it
-    /// knows itself.
-    pub(in crate::space) fn may_get(&self, pages: u64, regions: u64) -> bool {
-        let (left_pages, left_regions) = self.left();
-        pages <= left_pages && regions <= left_regions
-    }
-
     /// What it may get of pages and regions.
-    fn left(&self) -> (u64, u64) {
+    pub(in crate::space) fn left(&self) -> (u64, u64) {
         let counts = &self.guarded.counts;
         let left = |most: &AtomicU64, used: u64| {
             // More may have gone than came, since the counts began.

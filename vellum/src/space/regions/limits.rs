@@ -1,0 +1,196 @@
+//! What the limits of a space allow: asked by each call before it does anything.
+//!
+//! What counts is what is there in the end, as on Linux. What a mapping replaces makes room for it,
+//! and a change of rights that gives one region pages of the next makes no region. In between, with
+//! the lock held, there may be a few regions more. A call that adds nothing is not refused, even in
+//! a space that has more than limits allow that have been lowered since.
+//!
+//! Mostly a space is far from its limits: if the most that any call can add fits, nobody looks at
+//! what is there.
+
+use crate::addr::{PageRange, Vpn};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::MapError;
+use crate::space::state::manager::Vm;
+use crate::space::state::region::{NewWord, RegionView, Traits};
+use crate::space::state::spaces::Live;
+use crate::table::Format;
+
+/// The regions that a call can add: a move cuts at four places, and a mapping at two.
+const MOST_REGIONS: u64 = 4;
+
+/// What who cuts regions shows: the limits allow what comes of it.
+pub(in crate::space) struct MayCut(());
+
+/// What a call does to the regions of a space.
+#[derive(Clone, Copy)]
+pub(in crate::space) enum Change<'a> {
+    /// A region with these traits gets pages that are free.
+    Growth(Traits, u64),
+    /// A region comes, in place of what is mapped there.
+    Mapping(&'a RegionView),
+    /// What is mapped there goes.
+    Unmapping(PageRange),
+    /// The pages of `from`, whose region has these traits, move to `to`, and get more.
+    Move {
+        from: PageRange,
+        to: PageRange,
+        traits: Traits,
+        more: u64,
+    },
+    /// What is mapped there gets another word.
+    Word(PageRange, &'a NewWord),
+}
+
+impl Change<'_> {
+    /// The pages that come, and their traits.
+    #[inline]
+    fn pages(&self) -> (u64, Traits) {
+        match *self {
+            Change::Growth(traits, pages) => (pages, traits),
+            Change::Mapping(view) => (view.range.pages(), view.traits),
+            Change::Move { traits, more, .. } => (more, traits),
+            Change::Unmapping(_) | Change::Word(..) => (0, Traits::NONE),
+        }
+    }
+
+    /// What is unmapped, what becomes whole regions, and how many regions come.
+    fn ranges(&self) -> (PageRange, PageRange, u64) {
+        let none = PageRange::default();
+        match *self {
+            Change::Growth(..) => (none, none, 0),
+            Change::Mapping(view) => (view.range, view.range, 1),
+            Change::Unmapping(range) => (range, range, 0),
+            Change::Move { from, to, .. } => (to, from, 0),
+            Change::Word(range, _) => (none, range, 0),
+        }
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Refuses a change that leaves more than the limits allow. In a space in tracts: more than
+    /// the tract of `page` has left, which is that of all of the change.
+    pub(in crate::space) fn check_limits(
+        &self,
+        space: Live<'_, R>,
+        page: Vpn,
+        change: &Change<'_>,
+    ) -> Result<MayCut, MapError> {
+        let (pages, traits) = change.pages();
+        let (left_pages, left_regions) = match space.is_in_tracts() {
+            true => self.tract_at(space, page).left(),
+            false => Self::left(space),
+        };
+        let is_far = pages <= left_pages && MOST_REGIONS <= left_regions;
+        if is_far && !traits.has(Traits::LOCKED) {
+            return Ok(MayCut(()));
+        }
+        self.check_end(space, change, (left_pages, left_regions))
+    }
+
+    /// The same near the limits: by what will be there.
+    #[cold]
+    #[inline(never)]
+    fn check_end(
+        &self,
+        space: Live<'_, R>,
+        change: &Change<'_>,
+        (left_pages, left_regions): (u64, u64),
+    ) -> Result<MayCut, MapError> {
+        let (pages, traits) = change.pages();
+        let (gone, cut, mut regions) = change.ranges();
+        let edges = [gone.start, gone.end, cut.start, cut.end];
+        for (nth, &edge) in edges.iter().enumerate() {
+            let is_cut = !self.region_cut_by(space, edge).is_none();
+            regions += u64::from(is_cut && !edges[..nth].contains(&edge));
+        }
+        let (mut less_pages, mut less_regions, mut less_locked) = (0, 0, 0);
+        let mut next = gone.start;
+        while next < gone.end
+            && let Some(found) = self.found_from(space, next)
+            && found.start < gone.end.0
+        {
+            let view = found.item.view();
+            next = view.range.end;
+            let part = view.range.intersection(gone).pages();
+            less_pages += part;
+            less_regions += 1;
+            if view.traits.has(Traits::LOCKED) {
+                less_locked += part;
+            }
+        }
+        less_regions += self.joined(space, change, cut);
+        let locked = if traits.has(Traits::LOCKED) { pages } else { 0 };
+        let fits = pages.saturating_sub(less_pages) <= left_pages
+            && regions.saturating_sub(less_regions) <= left_regions
+            && locked.saturating_sub(less_locked) <= Self::left_to_lock(space);
+        match fits {
+            true => Ok(MayCut(())),
+            false => Err(MapError::Limit),
+        }
+    }
+
+    /// How many pairs of neighbours in a range and at its edges become one region by a change:
+    /// those of which it is sure, whatever faults do until then.
+    fn joined(&self, space: Live<'_, R>, change: &Change<'_>, range: PageRange) -> u64 {
+        let fresh = R::Region::default();
+        let after = |page| {
+            let is_inside = range.contains(page);
+            match change {
+                Change::Mapping(view) if is_inside => return Some((**view, &fresh)),
+                Change::Mapping(_) | Change::Word(..) => {}
+                _ => return None,
+            }
+            let region = self.found_from(space, page)?.item;
+            let mut view = region.view();
+            if let Change::Word(_, word) = change
+                && is_inside
+            {
+                (view.prot, view.traits) = word.of(&view);
+            }
+            // Not one that is being unmapped.
+            let stays = view.range.contains(page) && region.gate.is_open();
+            stays.then_some((view, &region.rmap))
+        };
+        let mut joined = 0;
+        let mut page = range.start;
+        loop {
+            let behind = after(page);
+            if !self.is_boundary(space, page)
+                && let Some((mut head, other)) =
+                    page.0.checked_sub(1).and_then(|page| after(Vpn(page)))
+                && let Some((tail, state)) = behind
+            {
+                head.range.end = page;
+                let tail = tail.part(PageRange {
+                    start: page,
+                    ..tail.range
+                });
+                let is_sure = tail.is_shared() || self.rmap.stay_mergeable(other, state);
+                joined += u64::from(is_sure && Self::continues(&head, &tail));
+            }
+            match behind {
+                Some((tail, _)) if page < range.end => page = tail.range.end.min(range.end),
+                _ => return joined,
+            }
+        }
+    }
+
+    /// Pages and regions that a space in no tracts may still get.
+    pub(in crate::space) fn left(space: Live<'_, R>) -> (u64, u64) {
+        let limits = space.limits.get();
+        let counts = &space.get().account.counts;
+        let regions = u64::from(limits.regions);
+        (
+            limits.pages.saturating_sub(counts.pages.get()),
+            regions.saturating_sub(counts.regions.get()),
+        )
+    }
+
+    /// Locked pages that it may still get.
+    pub(in crate::space) fn left_to_lock(space: Live<'_, R>) -> u64 {
+        let most = space.limits.get().locked_pages;
+        most.saturating_sub(space.account.counts.locked.get())
+    }
+}

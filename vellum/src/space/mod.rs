@@ -13,7 +13,7 @@
 //! Order of locks: space lock, page lock, region gate, table lock, then the
 //! spin locks of rmap designs, objects, arenas and frames.
 
-// From the ground up: each uses those above it, which `tests/rooms.rs` checks.
+// `tests/rooms.rs` says which may use which.
 mod files;
 mod large;
 mod leaving;

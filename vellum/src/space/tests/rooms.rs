@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::vec::Vec;
 
-/// From the ground up; the file `space/mod.rs` has the same order.
+/// From the ground up.
 const ROOMS: [&str; 8] = [
     "state", "locks", "path", "regions", "large", "files", "leaving", "life",
 ];
@@ -52,5 +52,8 @@ fn space_has_no_other_rooms() {
         .lines()
         .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
     let rooms: Vec<&str> = modules.filter(|name| !name.ends_with("tests")).collect();
-    assert_eq!(rooms, ROOMS);
+    // There in the order of the alphabet, as they are formatted.
+    let mut expected = ROOMS;
+    expected.sort_unstable();
+    assert_eq!(rooms, expected);
 }

@@ -244,8 +244,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // A space that ends meanwhile leaves the lock where it is (invariant 7), and the
         // attempt finds out.
         let space = self.slot_of(id).ok_or(FaultError::NoSpace)?;
-        let _alone = space.fault_lock.lock(self.memory.platform());
-        attempt()
+        // Its holder may be preempted before it is pinned.
+        let (lock, platform) = (&space.fault_lock, self.memory.platform());
+        lock.lock(&self.waits, platform, || self.pin());
+        let step = attempt();
+        lock.unlock(&self.waits, platform, || self.pin());
+        step
     }
 
     /// One attempt, from pin to unpin.

@@ -12,7 +12,7 @@ use crate::rmap::ReverseMap;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
-use crate::sync::{ActiveCpus, CoarseLock, ManyActiveCpus, SeqCount, SleepLock, Underway};
+use crate::sync::{ActiveCpus, ManyActiveCpus, SeqCount, SleepLock, Underway};
 
 /// Names an address space. Stale names are noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -94,7 +94,7 @@ pub struct Space<R: ReverseMap> {
     /// one (`promote.rs`).
     pub(in crate::space) has_promoted: AtomicU32,
     /// Held by each fault with `faultlock=space`.
-    pub(in crate::space) fault_lock: CoarseLock,
+    pub(in crate::space) fault_lock: SleepLock,
     pub(in crate::space) limits: LimitWords,
     pub(in crate::space) account: Account,
     /// What the reverse-mapping design keeps here.
@@ -140,7 +140,7 @@ impl<R: ReverseMap> Item for Space<R> {
             has_stack: AtomicU32::new(0),
             link: AtomicU32::new(0),
             has_promoted: AtomicU32::new(0),
-            fault_lock: CoarseLock::default(),
+            fault_lock: SleepLock::default(),
             limits: LimitWords::default(),
             account: Account::default(),
             rmap: R::Space::default(),

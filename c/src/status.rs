@@ -161,6 +161,8 @@ impl From<MapError> for Status {
             MapError::Limit => Status::Limit,
             MapError::Locked => Status::Locked,
             MapError::WrongKind => Status::WrongKind,
+            // A kernel in C has no pins of its own, and is not asked what is loaded.
+            MapError::Pinned | MapError::Loaded => Status::Busy,
             MapError::OutOfMemory => Status::OutOfMemory,
             MapError::GroupLimit(_) => Status::GroupLimit,
         }

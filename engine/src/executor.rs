@@ -72,7 +72,9 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         | MapError::Occupied
         | MapError::NoGap
         | MapError::Locked
-        | MapError::WrongKind => OpError::Invalid,
+        | MapError::WrongKind
+        | MapError::Pinned
+        | MapError::Loaded => OpError::Invalid,
         MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,
         MapError::GroupLimit(_) => OpError::GroupLimit,
     }

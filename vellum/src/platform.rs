@@ -226,6 +226,16 @@ pub unsafe trait Platform: Sync {
         let _ = root;
     }
 
+    /// Whether a CPU runs in this space, or may: it was loaded there ([`Vm::load`](crate::Vm::load)),
+    /// and nothing else has been since. Asked when the space would end, which it then does not
+    /// ([`MapError::Loaded`](crate::space::MapError::Loaded)). The default is for embedders who
+    /// see to it that no space ends that is loaded.
+    #[inline]
+    fn is_loaded(&self, space: SpaceTag) -> bool {
+        let _ = space;
+        false
+    }
+
     /// Called while spinning; `spins` counts the calls of one wait from 0. Whoever is waited for is
     /// pinned to another CPU, or able to run: who waits for a task that sleeps, sleeps as well. So
     /// nothing is owed here, on one CPU without preemption either.

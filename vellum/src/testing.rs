@@ -13,14 +13,14 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::vec::Vec;
 
 use crate::addr::Pfn;
 use crate::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, SlotError, TaskToken,
-    Victim, WindowSlot, Zone,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, SlotError, SpaceTag,
+    TaskToken, Victim, WindowSlot, Zone,
 };
 use crate::sync::bytes::FrameBytes;
 
@@ -123,6 +123,8 @@ pub(crate) struct TestMachine {
     pub(crate) kernel_half: Option<u64>,
     /// Bytes between where frames lie and where they should.
     skew: usize,
+    /// The tag of the space that a CPU is said to run in; 0: of none.
+    pub(crate) loaded: AtomicU32,
     /// Roots that have one.
     pub(crate) roots: AtomicU64,
 }
@@ -210,6 +212,7 @@ impl TestMachine {
             reclaim_wakes: AtomicU64::new(0),
             kernel_half: None,
             skew: 0,
+            loaded: AtomicU32::new(0),
             roots: AtomicU64::new(0),
         }
     }
@@ -482,6 +485,10 @@ unsafe impl Platform for TestMachine {
             }
             self.roots.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    fn is_loaded(&self, space: SpaceTag) -> bool {
+        self.loaded.load(Ordering::Relaxed) == space.0
     }
 
     fn relax(&self, _spins: u32) {

@@ -213,18 +213,19 @@ impl<P: Platform> PhysicalMemory<P> {
     /// flags say already what is known of their bytes.
     pub(super) fn retire_chain(&self, pin: &Pin<'_>, frames: Chain) {
         let limbo = &self.cpus.get(pin).limbo;
-        let passed = limbo.add(&self.table, &self.epochs, frames);
+        let passed = limbo.add(&self.table, pin, frames);
         self.release(pin, passed);
         if limbo.should_advance(frames.count(), self.advance_interval) {
             self.epochs.try_advance_alone(pin);
             self.release_passed(pin);
+            self.note_waiting(limbo.len());
         }
     }
 
     /// Frees what this CPU retired and nobody can see any more.
     pub(super) fn release_passed(&self, pin: &Pin<'_>) {
         loop {
-            let passed = self.cpus.get(pin).limbo.passed(&self.epochs);
+            let passed = self.cpus.get(pin).limbo.passed(pin);
             if passed.is_empty() {
                 break;
             }
@@ -234,7 +235,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Frees retired frames whose epoch has passed. Page tables known to be zero
     /// go to the CPU's list in rows.
-    fn release(&self, pin: &Pin<'_>, mut passed: Chain) {
+    pub(super) fn release(&self, pin: &Pin<'_>, mut passed: Chain) {
         let cpu = self.cpus.get(pin);
         let notes = self.freed_tables == FreedTables::Noted;
         let low = cpu.low.zone;

@@ -1,8 +1,9 @@
 //! Layers above the allocator that keep free frames.
 
 use super::memory::PhysicalMemory;
-use crate::platform::Platform;
+use crate::platform::{CpuId, Platform};
 use crate::sync::Pin;
+use crate::sync::limbo::Limbo;
 
 /// A layer above the allocator that keeps frames which nobody uses, to have them
 /// at hand, and can do without them.
@@ -11,4 +12,11 @@ pub trait Keeper<P: Platform>: Send + Sync {
     /// left a zone below its low watermark, and when the CPU gives back its
     /// lists; no lock is held.
     fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>);
+
+    /// Page tables that wait on a CPU for their epoch, if the layer has them wait by itself.
+    /// Whoever is out of memory takes those whose epoch has passed.
+    fn limbo(&self, cpu: CpuId) -> Option<&Limbo> {
+        let _ = cpu;
+        None
+    }
 }

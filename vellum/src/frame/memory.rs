@@ -26,7 +26,7 @@ use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
-use crate::platform::{CpuId, NodeId, Platform, WindowSlot, Zone};
+use crate::platform::{CpuId, IoError, NodeId, Platform, WindowSlot, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
@@ -70,6 +70,10 @@ pub struct PhysicalMemory<P: Platform> {
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     pub(super) shortage: CachePadded<AtomicU32>,
+    /// Frames that may wait for their epoch on a CPU before calls wait for them.
+    pub(super) most_waiting: u32,
+    /// Not 0 if more do on some CPU.
+    pub(super) crowd: CachePadded<AtomicU32>,
 }
 
 impl<P: Platform> PinHost for PhysicalMemory<P> {
@@ -142,9 +146,13 @@ impl<P: Platform> PhysicalMemory<P> {
         zones::check(&platform)?;
         let (table, zones) = zones::build(&platform)?;
         let cpus = zones::cpu_lists(&platform, &zones);
+        let advance_interval = ADVANCE_INTERVAL.max(platform.cpus() as u32);
+        let frames = zones.all.iter().map(|zone| zone.info.total).sum();
         Ok(PhysicalMemory {
             frame_shift: platform.frame_shift(),
-            advance_interval: ADVANCE_INTERVAL.max(platform.cpus() as u32),
+            most_waiting: Self::share_of_waiting(frames, platform.cpus(), advance_interval),
+            crowd: CachePadded(AtomicU32::new(0)),
+            advance_interval,
             injection: Injection::new(),
             epochs: Epochs::new(platform.cpus()),
             table_zone: TableZone::Low,
@@ -232,9 +240,24 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Waits until every pin has ended that is there now. Whoever is pinned later sees what the
     /// caller, who is not pinned, stored before.
+    ///
+    /// # Panics
+    /// If the caller is pinned, and would wait for itself.
     pub(crate) fn wait_for_pins(&self) {
+        self.pin().assert_ends();
         self.epochs
             .wait_for_pins(|spins| self.platform.relax(spins));
+    }
+
+    /// The platform, to be asked for what may sleep.
+    ///
+    /// # Errors
+    /// [`IoError`] if the caller is pinned.
+    pub(crate) fn unpinned_platform(&self) -> Result<&P, IoError> {
+        match self.pin().is_nested() {
+            true => Err(IoError),
+            false => Ok(&self.platform),
+        }
     }
 
     /// Whether the memory map has the frame.

@@ -159,6 +159,7 @@ mod site;
 mod table;
 mod table_zone;
 mod view;
+mod waiting;
 mod window;
 mod zeroed;
 mod zones;

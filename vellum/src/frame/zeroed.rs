@@ -184,11 +184,6 @@ impl<P: Platform> PhysicalMemory<P> {
         self.cpus.get(pin).counters.bytes_zeroed.get()
     }
 
-    /// Retired frames that wait on this CPU for their epoch.
-    pub fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
-        u64::from(self.cpus.get(pin).limbo.len())
-    }
-
     /// For a CPU that idles: moves the epoch on, frees what has passed, and
     /// gives frames that were freed on this CPU and belong to other nodes back
     /// to them.

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use super::{
     CpuId, CpuSet, Flush, GroupId, IoError, MemoryRange, NodeId, Platform, Rescue, SlotError,
-    TaskToken, Victim, WindowSlot,
+    SpaceTag, TaskToken, Victim, WindowSlot,
 };
 use crate::addr::Pfn;
 
@@ -59,6 +59,9 @@ macro_rules! forward {
             }
             fn root_ends(&self, root: Pfn) {
                 (**self).root_ends(root);
+            }
+            fn is_loaded(&self, space: SpaceTag) -> bool {
+                (**self).is_loaded(space)
             }
             fn relax(&self, spins: u32) {
                 (**self).relax(spins);

@@ -351,7 +351,7 @@ impl<T: Item> Arena<T> {
     pub fn retire(&self, pin: &Pin<'_>, handle: Handle<T>) {
         debug_assert!(!handle.is_none(), "no slot to retire");
         let cache = self.caches.get(pin);
-        let passed = cache.retire(self, handle.raw(), pin.epochs());
+        let passed = cache.retire(self, handle.raw(), pin);
         self.free_list(pin, passed);
         if cache.time_to_advance(self.advance_interval) {
             pin.epochs().try_advance_alone(pin);
@@ -362,7 +362,7 @@ impl<T: Item> Arena<T> {
     /// Frees what this CPU retired and nobody can see any more.
     fn free_passed(&self, pin: &Pin<'_>) {
         loop {
-            let passed = self.caches.get(pin).take_passed(pin.epochs());
+            let passed = self.caches.get(pin).take_passed(pin);
             if passed.is_empty() {
                 break;
             }

@@ -11,7 +11,7 @@
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::limbo::{Chain, ChainCell, ChainLinks, Limbo};
-use crate::sync::{Epochs, Pin, SpinLock};
+use crate::sync::{Pin, SpinLock};
 
 /// Where the words are that caches and depot live in. No slot has the number 0.
 pub(crate) trait Slots: ChainLinks {
@@ -141,8 +141,8 @@ impl Cache {
 
     /// Adds a slot to those retired now. Returns older ones that had its place,
     /// whose epoch has passed.
-    pub(crate) fn retire<S: Slots>(&self, slots: &S, slot: u32, epochs: &Epochs) -> Chain {
-        self.limbo.add(slots, epochs, Chain::of(slots, slot))
+    pub(crate) fn retire<S: Slots>(&self, slots: &S, slot: u32, pin: &Pin<'_>) -> Chain {
+        self.limbo.add(slots, pin, Chain::of(slots, slot))
     }
 
     /// Whether it is time to move the epoch on: every `interval` retirements.
@@ -156,8 +156,8 @@ impl Cache {
     }
 
     /// Takes retired slots whose epoch has passed.
-    pub(crate) fn take_passed(&self, epochs: &Epochs) -> Chain {
-        self.limbo.passed(epochs)
+    pub(crate) fn take_passed(&self, pin: &Pin<'_>) -> Chain {
+        self.limbo.passed(pin)
     }
 
     #[inline]

@@ -24,6 +24,7 @@ mod huge_file;
 mod huge_growth;
 mod limits;
 mod many_superpages;
+mod pinned;
 mod pins;
 mod places;
 mod pmap_lock;
@@ -42,6 +43,7 @@ mod swap_shared;
 mod throttle;
 mod tracts;
 mod victims;
+mod waiting;
 mod writeback;
 
 use std::boxed::Box;

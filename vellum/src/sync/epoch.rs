@@ -289,6 +289,11 @@ impl Epochs {
             .is_ok()
     }
 
+    /// Whether a CPU is pinned. If not, the caller sees what it did in its pins before.
+    pub(super) fn is_pinned(&self, cpu: CpuId) -> bool {
+        depth(self.announced[usize::from(cpu.0)].load(Ordering::Acquire)) != 0
+    }
+
     /// Waits, with `relax` and the number of rounds so far, until every pin has ended that is there
     /// now. Whoever is pinned later sees what the caller, who is not pinned, stored before.
     pub fn wait_for_pins(&self, relax: impl Fn(u32)) {
@@ -357,6 +362,20 @@ impl Pin<'_> {
     #[inline]
     pub fn epochs(&self) -> &Epochs {
         self.epochs
+    }
+
+    /// Whether the CPU was pinned already when this pin was taken, or has been since.
+    pub(crate) fn is_nested(&self) -> bool {
+        depth(self.announced.load(Ordering::Relaxed)) > 1
+    }
+
+    /// For a call that sleeps when this pin has ended.
+    ///
+    /// # Panics
+    /// If the CPU then goes on being pinned, by whoever calls the manager: it would sleep on a CPU
+    /// that cannot do anything else.
+    pub(crate) fn assert_ends(&self) {
+        assert!(!self.is_nested(), "a call sleeps under the caller's pin");
     }
 
     /// Whether the pin is announced in these epochs, those of one manager, and so

@@ -6,11 +6,17 @@
 //! reader interprets, and [`Limbo`] keeps the chain until its epoch has passed.
 //! What an item is and where its word lies is said by [`ChainLinks`].
 //!
-//! Chains and limbos are touched by their CPU only, with plain loads and stores;
-//! the words are atomics for statistics and the audit.
+//! A limbo is touched by its CPU only, with plain loads and stores; the words are
+//! atomics for statistics and the audit. With one exception: a CPU that is not pinned
+//! may be idle for long, and what waits there is wanted elsewhere when memory is short.
+//! Another CPU then marks the limbo and looks, after a fence, whether its owner is
+//! pinned, as the owner announces its pin and looks, after a fence, at the mark. So
+//! one of them sees the other. The owner looks only when it takes items itself, not
+//! when it adds some: what has passed is not where it adds.
 
-use super::atomic::{AtomicU32, AtomicU64, Ordering};
-use super::{EpochStamp, Epochs};
+use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use super::{EpochStamp, Epochs, Pin};
+use crate::platform::CpuId;
 
 /// Where the items of a [`Chain`], which are named by numbers, have the number of
 /// the next one.
@@ -186,30 +192,34 @@ impl Retired {
 
 /// One CPU's items that wait for their epoch.
 #[derive(Default)]
-pub(crate) struct Limbo {
+pub struct Limbo {
     /// Two suffice: what is in the older one has passed when the epoch that
     /// claims its place begins.
     retired: [Retired; 2],
     /// Items retired since the epoch was last pushed on.
     since_advance: AtomicU32,
+    /// Not 0 while another CPU takes items.
+    visited: AtomicU32,
 }
 
 impl Limbo {
     /// Lets items wait that are unlinked by now. Returns items whose epoch has
     /// passed, whose place these needed.
-    pub(crate) fn add<L: ChainLinks>(&self, links: &L, epochs: &Epochs, items: Chain) -> Chain {
+    pub(crate) fn add<L: ChainLinks>(&self, links: &L, pin: &Pin<'_>, items: Chain) -> Chain {
         if items.is_empty() {
             return Chain::EMPTY;
         }
-        let stamp = epochs.stamp();
+        let stamp = pin.epochs().stamp();
         let place = &self.retired[stamp.0 as usize % self.retired.len()];
-        let mut waiting = place.items.get();
         let mut passed = Chain::EMPTY;
+        // While this CPU is pinned, nothing passes that has the present stamp.
         if place.stamp() != stamp {
+            self.wait_for_visitor(pin);
             // Two epochs older, or more: passed.
-            passed = core::mem::take(&mut waiting);
+            passed = place.items.take();
             place.stamp.store(stamp.0, Ordering::Relaxed);
         }
+        let mut waiting = place.items.get();
         waiting.prepend(links, items);
         place.items.set(waiting);
         passed
@@ -227,11 +237,48 @@ impl Limbo {
 
     /// Takes items whose epoch has passed, of one of the epochs; none if there
     /// are none.
-    pub(crate) fn passed(&self, epochs: &Epochs) -> Chain {
+    pub(crate) fn passed(&self, pin: &Pin<'_>) -> Chain {
+        self.wait_for_visitor(pin);
+        self.take_passed(pin.epochs())
+    }
+
+    /// The same of the limbo of `cpu`, which may be another than the caller's; none if that is
+    /// pinned, or somebody else takes items there.
+    pub(crate) fn passed_of(&self, cpu: CpuId, pin: &Pin<'_>) -> Chain {
+        if cpu == pin.cpu() {
+            return self.passed(pin);
+        }
+        if self.len() == 0 || self.visited.swap(1, Ordering::Acquire) != 0 {
+            return Chain::EMPTY;
+        }
+        // Between the mark and the look at the announcement, as `Epochs::enter` has one between
+        // the announcement and all that the owner does.
+        fence(Ordering::SeqCst);
+        let epochs = pin.epochs();
+        let passed = match epochs.is_pinned(cpu) {
+            true => Chain::EMPTY,
+            false => self.take_passed(epochs),
+        };
+        self.visited.store(0, Ordering::Release);
+        passed
+    }
+
+    fn take_passed(&self, epochs: &Epochs) -> Chain {
         let has_passed = |place: &&Retired| place.items.len() > 0 && epochs.passed(place.stamp());
         match self.retired.iter().find(has_passed) {
             Some(place) => place.items.take(),
             None => Chain::EMPTY,
+        }
+    }
+
+    /// Waits until no other CPU takes items; none begins to before the pin, the owner's, ends.
+    #[inline]
+    fn wait_for_visitor(&self, pin: &Pin<'_>) {
+        let mut spins = 0;
+        // Acquire: what it took is gone.
+        while self.visited.load(Ordering::Acquire) != 0 {
+            pin.relax(spins);
+            spins += 1;
         }
     }
 

@@ -79,13 +79,20 @@ impl Queues {
     /// Enters a queue and waits until nobody is before the caller, who is not pinned;
     /// `pin` pins its CPU for as long as the result lives. Without a node there is no
     /// waiting.
+    ///
+    /// # Panics
+    /// If the caller is pinned.
     pub fn enter<'p, P: Platform>(
         &self,
         tail: &Tail,
         platform: &P,
         pin: &dyn Fn() -> Pin<'p>,
     ) -> Option<QueueNode> {
-        let (id, is_first) = self.append(tail, &pin(), platform.current_task())?;
+        let (id, is_first) = {
+            let pin = pin();
+            pin.assert_ends();
+            self.append(tail, &pin, platform.current_task())?
+        };
         if !is_first {
             self.sleep_until_first(&id, platform);
         }

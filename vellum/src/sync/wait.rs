@@ -178,6 +178,9 @@ impl WaitTable {
     /// "waiters" flag is set; `pin` pins the caller's CPU for as long as its result lives, and
     /// the caller is not pinned. Returns whether it has slept, which may have ended early: the
     /// caller looks again.
+    ///
+    /// # Panics
+    /// If it has to sleep and the caller is pinned.
     pub fn sleep_if<'p, P: Platform>(
         &self,
         key: u64,
@@ -204,6 +207,7 @@ impl WaitTable {
             if !must_wait(&pin) {
                 return false;
             }
+            pin.assert_ends();
             // SAFETY: it is new, and `stay`, which borrows it, takes it off the list.
             unsafe { bucket.push(&waiter) };
         }

@@ -48,6 +48,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Some(groups) = self.memory.groups() {
             groups.settle(&pin);
         }
-        self.memory.waiting_here(&pin) + self.table_pages.waiting_here(&pin)
+        self.memory.waiting_here(&pin)
     }
 }

@@ -159,14 +159,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         (first, frames): (u64, &[Pfn]),
         mut failed: impl FnMut(u64, IoError),
     ) {
-        let platform = self.memory.platform();
+        let platform = self.memory.unpinned_platform();
         // SAFETY: the pages are locked and not up to date, so they are mapped nowhere and
         // nobody else reads or writes them (invariant 10).
-        let whole = unsafe { platform.read_pages(store, first, frames) };
+        let whole = platform.and_then(|all| unsafe { all.read_pages(store, first, frames) });
         for (index, &frame) in (first..).zip(frames) {
             let read = whole.or_else(|_| {
                 // SAFETY: as above.
-                unsafe { platform.read_page(store, index, frame) }
+                unsafe { platform?.read_page(store, index, frame) }
             });
             let pin = self.pin();
             if let Err(error) = read {

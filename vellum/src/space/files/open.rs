@@ -58,9 +58,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// are written then.
     ///
     /// # Errors
-    /// The file, if another manager has opened it, which is to close it.
+    /// The file, if another manager has opened it, which is to close it, or if the caller has
+    /// pinned its CPU.
     pub fn close(&self, file: OpenFile) -> Result<(), OpenFile> {
-        if !self.has_opened(&file) {
+        if !self.has_opened(&file) || self.pin().is_nested() {
             return Err(file);
         }
         if self.objects.release(file.id.handle) {

@@ -162,7 +162,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: Range<u64>,
     ) -> Result<(), FileError> {
         if let crate::object::ObjectKind::File { store } = object.kind() {
-            let platform = self.memory.platform();
+            let platform = self.memory.unpinned_platform()?;
             platform.discard_pages(store, pages.clone())?;
             self.drop_pages(handle, pages);
         }

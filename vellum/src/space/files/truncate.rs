@@ -230,6 +230,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn drop_cached(&self, handle: u32, mut range: Range<u64>) {
         let mut spins = 0;
         loop {
+            self.memory.heed_crowd();
             let pin = self.pin();
             let next = self.drop_free_pages(&pin, handle, range.clone());
             if next > range.start {
@@ -454,9 +455,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ///
     /// # Errors
     /// [`MapError::NoObject`], also if it was released before: those who map it or have it
-    /// open keep it.
+    /// open keep it. [`MapError::Pinned`].
     pub fn release_object(&self, id: ObjectId) -> Result<(), MapError> {
-        let is_last = self.objects.release_named(&self.pin(), id);
+        let is_last = {
+            let pin = self.pin();
+            if pin.is_nested() {
+                return Err(MapError::Pinned);
+            }
+            self.objects.release_named(&pin, id)
+        };
         if is_last.ok_or(MapError::NoObject)? {
             self.destroy_object(id.handle);
         }

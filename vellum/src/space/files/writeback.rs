@@ -186,9 +186,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let ObjectKind::File { store } = object.kind() else {
             return Ok(0);
         };
+        let platform = self.memory.unpinned_platform()?;
         self.wait_for_unmappings();
         let written = self.write_back_pages(handle, range.clone(), Selection::All, u64::MAX);
-        if let Err(error) = self.memory.platform().flush_store(store) {
+        if let Err(error) = platform.flush_store(store) {
             // Nobody knows what the store still has of what it took before.
             self.make_dirty(handle, range);
             object.errors.record();
@@ -348,16 +349,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Writes a run and releases its pages. If the store refuses the whole, each page is
     /// tried by itself.
     fn give_run(&self, store: u64, handle: u32, run: &DirtyRun, done: &mut WrittenBack) {
-        let platform = self.memory.platform();
+        let platform = self.memory.unpinned_platform();
         let object = self.objects.get(handle);
         done.given += run.len as u64;
-        let whole = match run.len {
-            1 => Err(IoError),
-            _ => platform.write_pages(store, run.first, run.frames()),
+        let whole = match (platform, run.len) {
+            (Ok(platform), 2..) => platform.write_pages(store, run.first, run.frames()),
+            _ => Err(IoError),
         };
         for (step, &page) in run.frames().iter().enumerate() {
             let index = run.first + step as u64;
-            let written = whole.or_else(|_| platform.write_page(store, index, page));
+            let written = whole.or_else(|_| platform?.write_page(store, index, page));
             let frame = self.memory.frame(page);
             let pin = self.pin();
             // A device may have stored to a page that was pinned; one that is pinned since has a

@@ -423,7 +423,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
     }
 
     fn wait_for_frames(&self) {
-        Vm::wait_for_frames(self);
+        self.memory.wait_for_frames();
     }
 
     fn wait_for_pins(&self) {

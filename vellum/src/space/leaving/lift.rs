@@ -10,9 +10,6 @@ use crate::space::state::manager::Vm;
 use crate::sync::Pin;
 use crate::table::{Format, MovedEntry, uses_windows};
 
-/// Turns in which a CPU waits for others to let go of what it has retired.
-const PATIENCE: u32 = 1 << 16;
-
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Moves up to `most` page tables from low to high memory, with `userpte=auto` on a
     /// machine that has both; returns how many. What they leave free is for those who can
@@ -30,7 +27,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = self.pin();
             self.memory.leave_to_others(&pin, u64::from(moved));
             drop(pin);
-            self.wait_for_frames();
+            self.memory.wait_for_frames();
         }
         moved
     }
@@ -79,24 +76,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let run = Run::single(entry.frame, entry.from, entry.page);
             (self.rmap).entry_moved(&self.env(pin), ctx, &run, entry.to);
         }
-    }
-
-    /// Waits until the frames that this CPU has retired are free, as far as that takes no
-    /// longer than others take to end what they are at. Returns how many of them are.
-    pub(in crate::space) fn wait_for_frames(&self) -> u64 {
-        let waiting = || {
-            let pin = self.pin();
-            self.memory.waiting_here(&pin) + self.table_pages.waiting_here(&pin)
-        };
-        let before = waiting();
-        for turn in 0..PATIENCE {
-            // Each time the epoch can move on once.
-            self.relieve();
-            if waiting() == 0 {
-                break;
-            }
-            self.memory.platform().relax(turn);
-        }
-        before.saturating_sub(waiting())
     }
 }

@@ -1,10 +1,10 @@
 //! What a call does that has run out of memory: it is over, lets go of everything, has room
 //! made, and begins anew.
 //!
-//! Nothing that allocates makes room itself: it is pinned, and may hold locks. If frames that this
-//! CPU has given up wait for their epoch, that is waited for first: they are free as soon as
-//! whoever is pinned gets on, and nothing has to leave for it. Then there are three ways to make
-//! room, tried in this order: entries of reverse mapping are cleared whose
+//! Nothing that allocates makes room itself: it is pinned, and may hold locks. If frames wait for
+//! their epoch, of this CPU or of others, that is waited for first (`frame/waiting.rs`): they are
+//! free as soon as whoever is pinned gets on, and nothing has to leave for it. Then there are
+//! three ways to make room, tried in this order: entries of reverse mapping are cleared whose
 //! nodes are needed for others (`room.rs`), page tables move out of low memory (`lift.rs`), and
 //! pages leave memory (`evict.rs`). If none helps any more, the platform is asked, and told
 //! whose end would free most (`victim.rs`).
@@ -88,8 +88,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         result
     }
 
-    /// Makes room until `call` lacks nothing any more, or there is no way left. `call` says what
-    /// it lacks. (What calls return is of no interest here, so that this is compiled once.)
+    /// Makes room until `call` lacks nothing any more, or there is no way left; under a pin of the
+    /// caller's there is none. `call` says what it lacks. (What calls return is of no interest
+    /// here, so that this is compiled once.)
     fn make_room_for(
         &self,
         mut lack: Option<Lack>,
@@ -99,6 +100,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut effort = Effort::default();
         while let Some(lacking) = lack {
             let mut make_room = || {
+                if self.pin().is_nested() {
+                    return false;
+                }
                 let has_room = match lacking {
                     Lack::Memory => self.make_room(&mut effort),
                     Lack::OfGroup(group) => self.make_room_in(group, &mut effort),
@@ -173,7 +177,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // (If memory was never short, a planned failure is the reason.)
         if effort.epochs < MOST_TRIES && self.memory.was_short() {
             effort.epochs += 1;
-            if self.wait_for_frames() > 0 {
+            if self.memory.wait_for_frames() > 0 {
                 return true;
             }
             effort.epochs = MOST_TRIES;
@@ -222,10 +226,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(reclaim) = self.reclaim() else {
             return 0;
         };
-        if usize::from(node.0) >= reclaim.lists.nodes() {
+        if usize::from(node.0) >= reclaim.lists.nodes() || self.pin().is_nested() {
             return 0;
         }
         self.memory.reclaim_begins(node);
+        if self.memory.lacking(node) > 0 {
+            self.memory.wait_for_frames();
+        }
         let mut freed = 0;
         let most = self.memory.frames_of(node);
         while freed < most {
@@ -251,6 +258,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn reclaim_pages(&self, pages: u64) -> u64 {
         match pages {
             0 => 0,
+            _ if self.pin().is_nested() => 0,
             pages => self.reclaim_directly(pages).unwrap_or(0),
         }
     }

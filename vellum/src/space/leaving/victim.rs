@@ -57,7 +57,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match rescue {
             Rescue::Fail => false,
             Rescue::Again => {
-                self.wait_for_frames();
+                self.memory.wait_for_frames();
                 true
             }
         }

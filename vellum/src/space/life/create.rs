@@ -2,7 +2,7 @@
 
 use crate::addr::Pfn;
 use crate::frame::OutOfMemory;
-use crate::platform::Platform;
+use crate::platform::{Platform, SpaceTag};
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::space::state::error::MapError;
@@ -72,9 +72,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.is_some_and(|space| join(&space.users, Turn::at(&pin, id.handle)))
     }
 
-    /// One task less; true if it was the last.
-    pub(in crate::space) fn leave(&self, space: Live<'_, R>) -> bool {
-        space.users.fetch_sub(1, Ordering::AcqRel) == 1
+    /// One task less; true if it was the last, which takes the space with it.
+    pub(in crate::space) fn leave(&self, space: Live<'_, R>) -> Result<bool, MapError> {
+        let tag = SpaceTag(space.handle());
+        let mut users = space.users.load(Ordering::Relaxed);
+        loop {
+            match users {
+                0 => return Err(MapError::NoSpace),
+                1 if self.pin().is_nested() => return Err(MapError::Pinned),
+                1 if self.memory.platform().is_loaded(tag) => return Err(MapError::Loaded),
+                _ => {}
+            }
+            let (order, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
+            match (space.users).compare_exchange(users, users - 1, order, relaxed) {
+                Ok(_) => return Ok(users == 1),
+                Err(now) => users = now,
+            }
+        }
     }
 
     /// Takes away the root of a space without users and makes its memory

@@ -17,14 +17,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Returns whether the space ended.
     ///
     /// # Errors
-    /// [`MapError::NoSpace`].
+    /// [`MapError::NoSpace`], and, if the space would end, [`MapError::Pinned`] and
+    /// [`MapError::Loaded`]: the task stays in it.
     pub fn exit(&self, id: SpaceId) -> Result<bool, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
-        if !self.leave(space) {
+        if !self.leave(space)? {
             return Ok(false);
         }
         let mut dead = DeadObjects::default();
-        self.with_space_locked(space, Beside::Nobody, |pin| {
+        // Not under a pin of the caller's: that was asked when the last task left.
+        let _ = self.with_space_locked(space, Beside::Nobody, |pin| {
             self.events(pin).exits.bump();
             self.tear_down(pin, space, &mut dead);
         });
@@ -32,6 +34,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.unmake_space(&pin, space);
         drop(pin);
         self.destroy_objects(dead);
+        self.memory.heed_crowd();
         Ok(true)
     }
 
@@ -39,11 +42,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// empty space that is returned, which has the limits and the group of `old`.
     ///
     /// # Errors
-    /// [`MapError::NoSpace`], [`MapError::OutOfMemory`]; the task stays in `old`.
+    /// [`MapError::NoSpace`], [`MapError::OutOfMemory`], [`MapError::Pinned`],
+    /// [`MapError::Loaded`]; the task stays in `old`.
     pub fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
         // As it was when the call began, whatever becomes of the space meanwhile.
         let limits = {
-            let _pin = self.pin();
+            let pin = self.pin();
+            if pin.is_nested() {
+                return Err(MapError::Pinned);
+            }
             self.find_space(old).ok_or(MapError::NoSpace)?.limits.get()
         };
         let new = self.create_space()?;

@@ -166,6 +166,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         id: SpaceId,
     ) -> Result<SpaceGuard<'_, P, F, R>, MapError> {
+        if self.pin().is_nested() {
+            return Err(MapError::Pinned);
+        }
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         self.lock_alone(space);
         self.have_all(space, Beside::Nobody);
@@ -181,16 +184,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Does `work` with a space locked, pinned. If the lock is free, taking it is
     /// the fence of the pin as well.
+    ///
+    /// # Errors
+    /// [`MapError::Pinned`]. (Under another pin the lock is not tried.)
     #[inline]
     pub(in crate::space) fn with_space_locked<'a, T>(
         &'a self,
         space: Live<'a, R>,
         whom: Beside,
         work: impl FnOnce(&Pin<'a>) -> T,
-    ) -> T {
+    ) -> Result<T, MapError> {
         let (mut pin, taken) = self.memory.pin_and_try(&space.get().lock);
         if !taken || !whom.allows(space) || space.is_divided() {
-            pin = self.wait_and_pin(pin, taken, space, whom);
+            pin = self.wait_and_pin(pin, taken, space, whom)?;
         }
         // Released before the pin ends.
         let _guard = SpaceGuard {
@@ -198,7 +204,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             space,
             tract: None,
         };
-        work(&pin)
+        Ok(work(&pin))
     }
 
     /// Does `work` with what guards a page of a space locked, pinned, if nobody has that locked
@@ -239,7 +245,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         taken: bool,
         space: Live<'a, R>,
         whom: Beside,
-    ) -> Pin<'a> {
+    ) -> Result<Pin<'a>, MapError> {
+        if pin.is_nested() {
+            return Err(MapError::Pinned);
+        }
         drop(pin);
         if !taken {
             self.lock_alone(space);
@@ -248,7 +257,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pin = self.pin();
         // Whoever had the lock has probably changed it.
         self.tree(space).fetch_root();
-        pin
+        Ok(pin)
     }
 
     /// Does `work` with the space of this name locked, pinned: all of it, but it may be in
@@ -264,7 +273,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // It may have ended before we had the lock.
             space.named(id).ok_or(MapError::NoSpace)?;
             work(pin, space)
-        })
+        })?
     }
 
     /// The same without tracts.
@@ -298,7 +307,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let mut tract = None;
         if !taken || !whom.allows(space) || space.is_divided() {
-            (pin, tract) = self.wait_for_range(pin, taken, space, goal, whom);
+            (pin, tract) = self.wait_for_range(pin, taken, space, goal, whom)?;
         }
         // Released before the pin ends.
         let _guard = SpaceGuard {
@@ -330,7 +339,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: Live<'a, R>,
         goal: Goal,
         whom: Beside,
-    ) -> (Pin<'a>, Option<&'a Tract>) {
+    ) -> Result<(Pin<'a>, Option<&'a Tract>), MapError> {
+        if pin.is_nested() {
+            return Err(MapError::Pinned);
+        }
         let (mut page, fixed) = match goal {
             Goal::Range(range) => (range.start, true),
             Goal::Anywhere(page) => {
@@ -355,7 +367,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     let pin = self.pin();
                     // Whoever had the lock has probably changed it.
                     self.tree(space).fetch_root();
-                    return (pin, None);
+                    return Ok((pin, None));
                 }
                 self.unlock_alone(space);
                 taken = false;
@@ -382,7 +394,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
             if tract.covers(space.handle(), page) {
-                return (pin, Some(tract));
+                return Ok((pin, Some(tract)));
             }
             self.unlock_tract(tract);
         }

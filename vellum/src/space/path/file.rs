@@ -327,10 +327,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = self.objects.get(record.owner());
         let read = match object.kind() {
             ObjectKind::File { store } => {
-                let platform = self.memory.platform();
-                // SAFETY: the page is locked and not up to date, so it is mapped
-                // nowhere and nobody else reads or writes it (invariant 10).
-                unsafe { platform.read_page(store, record.index(), frame) }
+                let read = |platform: &P| {
+                    // SAFETY: the page is locked and not up to date, so it is mapped
+                    // nowhere and nobody else reads or writes it (invariant 10).
+                    unsafe { platform.read_page(store, record.index(), frame) }
+                };
+                self.memory.unpinned_platform().and_then(read)
             }
             ObjectKind::SharedMemory => Ok(()),
         };

@@ -117,13 +117,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         frames[own] = page;
         let row = self.begin_ahead(swap, group.clone(), &mut frames, own);
         let (first, frames) = (group.start + row.start as u64, &frames[row]);
-        let platform = self.memory.platform();
+        let platform = self.memory.unpinned_platform();
         let place = swap.place(first);
         let whole = match place {
             // SAFETY: nobody uses the pages before their slots are no longer busy, which they
             // are from before others could find them (invariant 14).
             Some((store, index)) if frames.len() > 1 => unsafe {
-                platform.read_pages(store, index, frames)
+                platform.and_then(|all| all.read_pages(store, index, frames))
             },
             _ => Err(IoError),
         };
@@ -131,7 +131,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         for (step, &frame) in (0..).zip(frames) {
             let read = whole.or_else(|_| match place {
                 // SAFETY: as above.
-                Some((store, index)) => unsafe { platform.read_page(store, index + step, frame) },
+                Some((store, index)) => unsafe { platform?.read_page(store, index + step, frame) },
                 None => Err(IoError),
             });
             let pin = self.pin();

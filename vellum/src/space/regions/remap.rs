@@ -66,7 +66,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         placement: Placement,
     ) -> Result<Remapped, MapError> {
         let range = Self::checked_range(start, pages)?;
-        self.with_room(|| self.remap_once(id, range, new_pages, placement))
+        let remapped = self.with_room(|| self.remap_once(id, range, new_pages, placement));
+        self.memory.heed_crowd();
+        remapped
     }
 
     fn remap_once(

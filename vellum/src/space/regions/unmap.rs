@@ -161,6 +161,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let mut dead = DeadObjects::default();
             let result = self.unmap_once(id, range, &mut dead);
             self.destroy_objects(dead);
+            self.memory.heed_crowd();
             result
         })
     }
@@ -255,7 +256,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             drop(delayed);
         }
         drop(pin);
-        self.with_space_locked(space, Beside::Unmappings, |pin| {
+        // Not under a pin of the caller's: it was asked when this began.
+        let _ = self.with_space_locked(space, Beside::Unmappings, |pin| {
             let write = space.seq.write(pin);
             if let Some(object) = self.unlink_region(pin, space, &write, handle) {
                 self.defer_destroy(dead, object);

@@ -193,6 +193,11 @@ pub enum MapError {
     /// down ([`Traits::GROWS_DOWN`](crate::space::Traits::GROWS_DOWN)), and advice to free
     /// ([`Advice::Free`](crate::space::Advice::Free)).
     WrongKind,
+    /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
+    Pinned,
+    /// The space that would end is loaded on a CPU
+    /// ([`Platform::is_loaded`](crate::platform::Platform::is_loaded)).
+    Loaded,
     /// No frame, table or node could be had.
     OutOfMemory,
     /// The group that would be charged has as many pages as it may, and none can leave.
@@ -211,6 +216,8 @@ impl fmt::Display for MapError {
             MapError::Limit => "a limit of the address space would be exceeded",
             MapError::Locked => "part of the range is locked",
             MapError::WrongKind => "only private memory without an object can be asked for that",
+            MapError::Pinned => "the caller's CPU is pinned",
+            MapError::Loaded => "the address space is loaded",
             MapError::OutOfMemory => "out of memory",
             MapError::GroupLimit(group) => {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);

@@ -143,16 +143,16 @@ fn a_leaf_that_is_locked_while_another_is_taken_stays() {
     let seen = taken.clone();
     vm.platform().on_flush(move || {
         let vm = weak.upgrade().unwrap();
-        let mut seen = seen.lock().unwrap();
-        if !*seen && large_leaves(&vm, space).is_empty() {
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    run_on(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                run_on(1);
+                let mut seen = seen.lock().unwrap();
+                if !*seen && large_leaves(&vm, space).is_empty() {
                     vm.lock_pages(other, Vpn(BASE), PAGES).unwrap();
-                });
+                    *seen = true;
+                }
             });
-            *seen = true;
-        }
+        });
     });
     vm.advise(space, Vpn(BASE), 1, Advice::PageOut).unwrap();
     vm.platform().on_flush(|| {});

@@ -68,8 +68,8 @@ fn a_locked_table_keeps_others_from_it_or_from_all_of_its_space() {
 #[test]
 fn a_visit_holds_the_lock_of_the_space_that_it_has_found() {
     let (vm, [one, other]) = made("rmap=pv,pmaplock=space");
-    let pin = vm.pin();
     let frame = leaves(&vm, one)[0].1;
+    let pin = vm.pin();
     let env = Env {
         memory: &vm.memory,
         pin: &pin,

@@ -65,10 +65,6 @@ impl<P: Platform> TablePages<P> for Fresh {
         0
     }
 
-    fn waiting_here(&self, _: &Pin<'_>) -> u64 {
-        0
-    }
-
     fn stats(&self, memory: &PhysicalMemory<P>) -> TablePageStats {
         TablePageStats::counted(memory)
     }

@@ -45,13 +45,15 @@ pub(super) fn retire<P: Platform>(
     waiting: &Limbo,
     tables: Chain,
 ) -> [Chain; 2] {
-    let displaced = waiting.add(memory, memory.epochs(), tables);
+    let displaced = waiting.add(memory, pin, tables);
     let interval = ADVANCE_INTERVAL.max(memory.platform().cpus() as u32);
     if !waiting.should_advance(tables.count(), interval) {
         return [displaced, Chain::EMPTY];
     }
     memory.epochs().try_advance_alone(pin);
-    [displaced, waiting.passed(memory.epochs())]
+    let passed = waiting.passed(pin);
+    memory.note_waiting(waiting.len());
+    [displaced, passed]
 }
 
 /// Tables that can be had although none is kept, because their epoch has passed.
@@ -66,7 +68,7 @@ pub(super) fn passed<P: Platform>(
     if waiting.len() >= TRIM {
         memory.epochs().try_advance_alone(pin);
     }
-    waiting.passed(memory.epochs())
+    waiting.passed(pin)
 }
 
 /// Brings the line of an entry near that will probably be filled soon.

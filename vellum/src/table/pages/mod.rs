@@ -96,9 +96,6 @@ pub trait TablePages<P: Platform>: Keeper<P> {
     /// watermark. Returns how many tables were freed; 0 if nothing is left to do.
     fn trim(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32;
 
-    /// Tables that wait on this CPU for their epoch, in the source.
-    fn waiting_here(&self, pin: &Pin<'_>) -> u64;
-
     /// What was done so far and is kept now. Approximate while CPUs are at work.
     fn stats(&self, memory: &PhysicalMemory<P>) -> TablePageStats;
 

@@ -189,12 +189,16 @@ fn held(cpu: &QuickCpu) -> u32 {
 }
 
 impl<P: Platform> Keeper<P> for Quicklist {
+    fn limbo(&self, cpu: CpuId) -> Option<&Limbo> {
+        Some(&self.cpus.of(cpu).waiting)
+    }
+
     fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
         if !memory.is_own_pin(pin) {
             return self.give_up(memory, &memory.pin());
         }
         let cpu = self.cpus.get(pin);
-        self.settle(memory, pin, cpu.waiting.passed(memory.epochs()));
+        self.settle(memory, pin, cpu.waiting.passed(pin));
         self.shrink(memory, pin, cpu, u32::MAX);
     }
 }
@@ -254,7 +258,7 @@ impl<P: Platform> TablePages<P> for Quicklist {
         }
         let cpu = self.cpus.get(pin);
         memory.epochs().try_advance();
-        self.settle(memory, pin, cpu.waiting.passed(memory.epochs()));
+        self.settle(memory, pin, cpu.waiting.passed(pin));
         let before = held(cpu);
         let limit = self.limit(memory, pin);
         match self.mark {
@@ -268,10 +272,6 @@ impl<P: Platform> TablePages<P> for Quicklist {
             }
         }
         before - held(cpu)
-    }
-
-    fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
-        u64::from(self.cpus.get(pin).waiting.len())
     }
 
     fn stats(&self, memory: &PhysicalMemory<P>) -> TablePageStats {

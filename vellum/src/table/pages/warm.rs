@@ -11,7 +11,7 @@ use super::lists::TableDepot;
 use super::{Chain, Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory, Ring};
-use crate::platform::{Platform, Zone};
+use crate::platform::{CpuId, Platform, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::Limbo;
 use crate::sync::{CachePadded, PerCpu, Pin, bytes};
@@ -253,12 +253,16 @@ impl Warm {
 }
 
 impl<P: Platform> Keeper<P> for Warm {
+    fn limbo(&self, cpu: CpuId) -> Option<&Limbo> {
+        Some(&self.cpus.of(cpu).waiting)
+    }
+
     fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
         if !memory.is_own_pin(pin) {
             return self.give_up(memory, &memory.pin());
         }
         let cpu = self.cpus.get(pin);
-        self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
+        self.settle(memory, pin, cpu, cpu.waiting.passed(pin));
         let mut tables = Chain::EMPTY;
         while let Some(table) = cpu.stack.pop_oldest() {
             tables.push(memory, table.0);
@@ -322,7 +326,7 @@ impl<P: Platform> TablePages<P> for Warm {
         }
         let cpu = self.cpus.get(pin);
         memory.epochs().try_advance();
-        self.settle(memory, pin, cpu, cpu.waiting.passed(memory.epochs()));
+        self.settle(memory, pin, cpu, cpu.waiting.passed(pin));
         let excess = cpu.stack.len().saturating_sub(self.limit(memory, pin));
         let mut tables = Chain::EMPTY;
         for _ in 0..excess.min(keep::TRIM) {
@@ -338,10 +342,6 @@ impl<P: Platform> TablePages<P> for Warm {
             return self.give(memory, pin, batch);
         }
         self.give(memory, pin, tables)
-    }
-
-    fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
-        u64::from(self.cpus.get(pin).waiting.len())
     }
 
     fn stats(&self, memory: &PhysicalMemory<P>) -> TablePageStats {

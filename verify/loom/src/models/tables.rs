@@ -10,6 +10,7 @@ use loom::thread;
 use super::{check, pin};
 use crate::addr::Pfn;
 use crate::lists::{TableDepot, TableFrames, WordList};
+use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::limbo::{Chain, ChainLinks, Limbo};
 use crate::sync::{Epochs, Pin};
@@ -96,19 +97,19 @@ fn walker_and_list(at_once: bool) {
         // Another table, so that there is something to link to.
         list.push(&*model, Pfn(1));
         {
-            let _pin = pin(&model.epochs, 0);
+            let pin = pin(&model.epochs, 0);
             model.linked.store(0, Ordering::Relaxed);
             let tables = Chain::of(&*model, 0);
             if at_once {
                 list.push(&*model, Pfn(0));
             } else {
-                assert!(waiting.add(&*model, &model.epochs, tables).is_empty());
+                assert!(waiting.add(&*model, &pin, tables).is_empty());
             }
         }
         for _ in 0..2 {
             model.epochs.try_advance();
         }
-        let mut passed = waiting.passed(&model.epochs);
+        let mut passed = waiting.passed(&pin(&model.epochs, 0));
         if let Some(table) = passed.pop(&*model).map(Pfn) {
             assert_eq!((table, waiting.len()), (Pfn(0), 0));
             list.push(&*model, table);
@@ -132,6 +133,62 @@ fn a_walker_never_reads_the_link_of_a_listed_table() {
 #[should_panic(expected = "took a list's link for an entry")]
 fn a_table_listed_before_its_epoch_shows_its_link() {
     walker_and_list(true);
+}
+
+/// Table 0 waits on CPU 1, and its epoch has passed. The CPU is pinned again, and takes it
+/// when it retires table 1; `collect` takes it on CPU 0 meanwhile.
+fn owner_and_collector(collect: fn(&Limbo, &Pin<'_>) -> Chain) {
+    let tallies = std::sync::Arc::new((Tally::new(0), Tally::new(0)));
+    let seen = tallies.clone();
+    check(move || {
+        let (model, waiting) = (Model::new(), Arc::new(Limbo::default()));
+        {
+            let pin = pin(&model.epochs, 1);
+            let table = Chain::of(&*model, 0);
+            assert!(waiting.add(&*model, &pin, table).is_empty());
+        }
+        for _ in 0..2 {
+            assert!(model.epochs.try_advance());
+        }
+        let take = |model: &Model, mut tables: Chain| {
+            let count = tables.count();
+            while let Some(table) = tables.pop(model).map(Pfn) {
+                assert_eq!(table, Pfn(0), "its epoch has not passed");
+                model.touch(table);
+            }
+            count
+        };
+        let owner = {
+            let (model, waiting) = (model.clone(), waiting.clone());
+            thread::spawn(move || {
+                let pin = pin(&model.epochs, 1);
+                let table = Chain::of(&*model, 1);
+                take(&model, waiting.add(&*model, &pin, table))
+            })
+        };
+        let collected = {
+            let pin = pin(&model.epochs, 0);
+            take(&model, collect(&waiting, &pin))
+        };
+        let taken = owner.join().unwrap();
+        assert_eq!(collected + taken, 1, "taken twice, or lost");
+        assert_eq!(waiting.len(), 1);
+        tallies.0.fetch_add(collected, SeqCst);
+        tallies.1.fetch_add(taken, SeqCst);
+    });
+    assert!(seen.0.load(SeqCst) > 0, "nothing was collected");
+    assert!(seen.1.load(SeqCst) > 0, "the owner never took it");
+}
+
+#[test]
+fn what_has_passed_on_a_cpu_is_taken_by_it_or_by_another() {
+    owner_and_collector(|waiting, pin| waiting.passed_of(CpuId(1), pin));
+}
+
+#[test]
+#[should_panic]
+fn a_collector_who_does_not_look_whether_the_owner_is_pinned_takes_what_it_takes() {
+    owner_and_collector(|waiting, pin| waiting.passed(pin));
 }
 
 /// Takes every batch of the depot.

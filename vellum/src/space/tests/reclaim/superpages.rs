@@ -337,6 +337,7 @@ fn pages_that_keep_records_of_their_own_are_listed_after_a_fork_tried_to_unite_t
         let pin = vm.pin();
         let turn = Turn::at(&pin, frames[5].0);
         assert!(vm.memory.frame(frames[5]).try_get(turn));
+        drop(pin);
         let reclaim = vm.reclaim().unwrap();
         let listed = || frames.iter().filter(|&&it| reclaim.is_known(it)).count();
         assert_eq!(listed(), PAGES as usize);

@@ -1,0 +1,108 @@
+//! Frames that wait for their epoch, of all CPUs: how many they may be, and how whoever
+//! needs them gets them.
+//!
+//! A CPU moves the epoch on while it retires, and again when it needs memory. One that is
+//! idle does neither, so what waits there is collected by whoever is out of memory
+//! ([`Limbo`]). And if somebody stays in a pin for long, everybody else goes on retiring:
+//! a CPU on which more wait than its share says so, and calls that give up many frames
+//! then wait, unpinned, before they return.
+
+use super::memory::PhysicalMemory;
+use crate::platform::{CpuId, Platform};
+use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
+use crate::sync::limbo::Limbo;
+
+/// Turns in which a CPU waits for others to end what they are at.
+const PATIENCE: u32 = 1 << 16;
+/// One in so many frames of the machine may wait, in equal shares for its CPUs.
+const SHARE: u64 = 8;
+
+impl<P: Platform> PhysicalMemory<P> {
+    /// What each CPU retired, with the CPU.
+    fn limbos(&self) -> impl Iterator<Item = (CpuId, &Limbo)> {
+        self.cpus.iter().enumerate().flat_map(|(number, frames)| {
+            let cpu = CpuId(number as u16);
+            let kept = self.keeper.as_ref().and_then(|keeper| keeper.limbo(cpu));
+            [Some(&frames.limbo), kept]
+                .into_iter()
+                .flatten()
+                .map(move |limbo| (cpu, limbo))
+        })
+    }
+
+    /// Retired frames that wait for their epoch, on `cpu` or on every CPU.
+    pub(crate) fn waiting(&self, cpu: Option<CpuId>) -> u64 {
+        let counted = |of: CpuId| cpu.is_none_or(|cpu| cpu == of);
+        let limbos = self.limbos().filter(|(of, _)| counted(*of));
+        limbos.map(|(_, limbo)| u64::from(limbo.len())).sum()
+    }
+
+    /// Waits until frames that wait for their epoch are free: all that do so now on this CPU and
+    /// on idle ones, as far as that takes no longer than others take to end what they are at.
+    /// Returns how many have become free. A caller who is pinned would wait for itself, and gets
+    /// none.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_for_frames(&self) -> u64 {
+        let stamp = self.epochs.stamp();
+        let before = self.waiting(None);
+        let mut freed = 0;
+        for turn in 0..PATIENCE {
+            if self.waiting(None) == 0 {
+                break;
+            }
+            let pin = self.pin();
+            if pin.is_nested() {
+                return 0;
+            }
+            let all_passed = self.epochs.passed(stamp);
+            for (cpu, limbo) in self.limbos() {
+                loop {
+                    let passed = limbo.passed_of(cpu, &pin);
+                    if passed.is_empty() {
+                        break;
+                    }
+                    freed += u64::from(passed.count());
+                    self.release(&pin, passed);
+                }
+            }
+            // The epoch can move on once.
+            self.drain(&pin);
+            drop(pin);
+            if all_passed && freed > 0 {
+                break;
+            }
+            self.platform.relax(turn);
+        }
+        freed.max(before.saturating_sub(self.waiting(None)))
+    }
+
+    /// Notes that a CPU, which has just tried to move the epoch on, has so many frames waiting.
+    pub(crate) fn note_waiting(&self, waiting: u32) {
+        if waiting > self.most_waiting {
+            self.crowd.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What calls do that have retired frames, without a pin or a lock: they wait if too many of
+    /// them wait for their epoch.
+    #[inline]
+    pub(crate) fn heed_crowd(&self) {
+        if self.crowd.load(Ordering::Relaxed) != 0 {
+            self.crowd.store(0, Ordering::Relaxed);
+            self.wait_for_frames();
+        }
+    }
+
+    /// Most frames that wait on a CPU whose calls do not wait.
+    pub(super) fn share_of_waiting(frames: u64, cpus: usize, interval: u32) -> u32 {
+        let share = frames / SHARE / cpus as u64;
+        share.clamp(u64::from(2 * interval), u64::from(u32::MAX)) as u32
+    }
+
+    /// Retired frames that wait on this CPU for their epoch.
+    pub fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
+        self.waiting(Some(pin.cpu()))
+    }
+}

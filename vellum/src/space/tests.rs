@@ -35,6 +35,7 @@ mod room;
 mod rooms;
 mod roots;
 mod shortage;
+mod stale;
 mod stores;
 mod superpages;
 mod swap;

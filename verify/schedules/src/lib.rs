@@ -25,5 +25,5 @@ mod script;
 pub use explore::{Exploration, Failure, SCHEDULER, explore, find_failure, run_cpus};
 pub use hook::undisturbed;
 pub use record::{Accesses, Recorded, record_accesses};
-pub use script::{Preemption, Step, follow, run_scripted, sweep};
+pub use script::{Preemption, Step, follow, run_scripted, sweep, sweep_task};
 pub use vellum::sync::report::Kind;

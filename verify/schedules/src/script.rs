@@ -52,8 +52,16 @@ impl Step {
         }
     }
 
+    /// The same, but the task may end before it has reached that.
+    pub fn or_end(self) -> Step {
+        Step {
+            may_end: true,
+            ..self
+        }
+    }
+
     /// The task of `preemption` runs until its access, or to its end if it makes fewer.
-    fn preempted(preemption: &Preemption) -> Step {
+    pub fn preempted(preemption: &Preemption) -> Step {
         let Preemption { task, before, .. } = *preemption;
         let seen = Arc::clone(&preemption.seen);
         Step {
@@ -92,18 +100,34 @@ impl Preemption {
 pub fn sweep(test: impl Fn(&Preemption) + Send + Sync + 'static) {
     let test = Arc::new(test);
     for task in [0, 1] {
-        for before in 0.. {
-            let seen = Arc::default();
-            let preemption = Preemption { task, before, seen };
-            let (test, given) = (Arc::clone(&test), preemption.clone());
-            let run = AssertUnwindSafe(|| run_scripted(move || test(&given)));
-            if let Err(panic) = catch_unwind(run) {
-                println!("task {task} stood still before its access {before}");
-                resume_unwind(panic);
-            }
-            if preemption.seen.load(Ordering::Relaxed) <= before {
-                break;
-            }
+        let test = Arc::clone(&test);
+        sweep_task(task, 0.., move |preemption| test(preemption));
+    }
+}
+
+/// The same for the preemptions of one task, before those of its accesses that `accesses` names:
+/// ascending, counted from the step of [`Step::preempted`] on. What else is in the script is up to
+/// `test`.
+///
+/// # Panics
+/// If `test` panics; the preemption is printed.
+pub fn sweep_task(
+    task: usize,
+    accesses: impl IntoIterator<Item = usize>,
+    test: impl Fn(&Preemption) + Send + Sync + 'static,
+) {
+    let test = Arc::new(test);
+    for before in accesses {
+        let seen = Arc::default();
+        let preemption = Preemption { task, before, seen };
+        let (test, given) = (Arc::clone(&test), preemption.clone());
+        let run = AssertUnwindSafe(|| run_scripted(move || test(&given)));
+        if let Err(panic) = catch_unwind(run) {
+            println!("task {task} stood still before its access {before}");
+            resume_unwind(panic);
+        }
+        if preemption.seen.load(Ordering::Relaxed) <= before {
+            break;
         }
     }
 }

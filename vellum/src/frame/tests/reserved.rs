@@ -54,3 +54,36 @@ fn only_its_owner_takes_frames_of_a_run_or_ends_it() {
         assert_whole(&memory, 3);
     }
 }
+
+/// What a reservation lacked is there for all CPUs when it has been broken, and not only for the
+/// one that has broken it.
+#[test]
+fn frames_of_a_broken_run_are_found_by_other_cpus() {
+    run_on(0);
+    let mut memory = PhysicalMemory::new(TestMachine::simple(2, 4096)).unwrap();
+    memory.keep_reservations(ORDER);
+    let pin = memory.pin();
+    let owner = file(3, 0);
+    let first = memory.reserve_run(&pin).unwrap();
+    memory.grant_run(&pin, first, owner);
+    // As many are left as a CPU keeps, no two side by side.
+    let ring = &memory.cpus.get(&pin).low.frames;
+    let (left, batch) = (ring.high - 1, ring.batch);
+    assert!(batch < left && left < 1 << (ORDER - 1), "{batch}, {left}");
+    let mut held: Vec<Pfn> = (0..1 << ORDER)
+        .filter(|index| index % 2 == 0 || *index >= 2 * left)
+        .map(|index| memory.take_reserved(&pin, first, owner, index).unwrap())
+        .collect();
+    while memory.reservation_stats().broken == 0 {
+        held.push(memory.alloc(&pin, Request::page(SITE)).unwrap());
+    }
+    drop(pin);
+    run_on(1);
+    let pin = memory.pin();
+    held.push(memory.alloc(&pin, Request::page(SITE)).unwrap());
+    for pfn in held {
+        memory.put(&pin, pfn);
+    }
+    drop(pin);
+    assert_whole(&memory, 3);
+}

@@ -6,7 +6,7 @@ use vellum::addr::{Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict};
 use vellum::space::{Placement, SpaceId};
-use vellum::table::X86_64;
+use vellum::table::Format;
 
 const ZERO: CpuId = CpuId(0);
 const PAGES: std::ops::Range<u64> = 0x1000..0x1003;
@@ -48,8 +48,8 @@ pub fn put<R: ReverseMap>(world: &World<R>, frames: &[Pfn]) {
 }
 
 /// Whether a visit finds the entry of `page` in `space`, and how many it finds.
-pub fn finds<R: ReverseMap>(
-    world: &World<R>,
+pub fn finds<R: ReverseMap, F: Format>(
+    world: &World<R, F>,
     frame: Pfn,
     space: SpaceId,
     page: u64,
@@ -62,12 +62,12 @@ pub fn finds<R: ReverseMap>(
         pin: &pin,
     };
     let mut found = false;
-    let visitor = &mut |slot: &vellum::rmap::Slot<'_, X86_64>| {
+    let visitor = &mut |slot: &vellum::rmap::Slot<'_, F>| {
         found |= slot.space() == space.to_bits() as u32 && slot.page() == Vpn(page);
         Verdict::Keep
     };
     let rmap = layers.rmap;
-    let report = rmap.visit::<_, X86_64>(&env, &world.vm, frame, visitor);
+    let report = rmap.visit::<_, F>(&env, &world.vm, frame, visitor);
     (found, report.hits)
 }
 

@@ -42,6 +42,9 @@ explored! {
 scripted! {
     what_is_stored_while_pages_are_copied_for_a_superpage_is_in_it => stored_while_copied;
     a_page_that_a_fault_maps_beside_a_collapse_is_in_the_superpage => filled_while_collapsed;
+    what_is_stored_by_a_fault_beside_a_collapse_is_in_the_superpage => allowed_while_collapsed;
+    a_page_is_not_mapped_beside_the_superpage_that_it_is_in => promoted_beside_fault;
+    a_page_that_is_freed_as_it_fills_a_range_stays_single => freed_as_it_fills;
 }
 
 fn world_with_region<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
@@ -333,6 +336,41 @@ fn filled_while_collapsed<R: ReverseMap>() {
     world.finish(&[space], &[]);
 }
 
+/// A fault is about to give back the right to store, which a fork has taken, and does so when
+/// the page has been copied.
+fn allowed_while_collapsed<R: ReverseMap>() {
+    let (world, space, is_copied) = to_be_collapsed::<R>(2, 60);
+    world.alone(|| {
+        let child = world.vm.fork(space).unwrap();
+        assert_eq!(world.vm.exit(child), Ok(true));
+        let last = at(BASE + PAGES - 1, 0);
+        world.store(ZERO, space, last, 9).unwrap();
+    });
+    let in_fault = in_fault(&world);
+    let store = |cpu| world.store(cpu, space, at(BASE, 1), 2).unwrap();
+    let collapse = |_| {
+        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        assert_eq!(report.collapsed, 1);
+    };
+    let steps = vec![
+        Step::until(0, in_fault),
+        Step::until(1, is_copied),
+        Step::end(0),
+        Step::end(1),
+    ];
+    world.run_by(steps, &[&store, &collapse]);
+    world.alone(|| assert_eq!(world.load(ZERO, space, at(BASE, 1)), Ok(2)));
+    world.finish(&[space], &[]);
+}
+
+/// Says that a fault, the next one, has looked at its entry.
+fn in_fault<R: ReverseMap>(world: &Arc<World<R>>) -> impl Fn() -> bool + 'static {
+    let world = Arc::clone(world);
+    let faults = move || vellum_schedules::undisturbed(|| world.vm.stats().events.faults);
+    let before = faults();
+    move || faults() > before
+}
+
 fn lookup_beside_collapse<R: ReverseMap>() {
     let (world, space) = world_with_singles::<R>(2);
     let collapse = |_| {
@@ -396,6 +434,54 @@ fn fill_together<R: ReverseMap>() {
             assert_eq!(world.load(ZERO, space, at(BASE + page, 0)), Ok(page));
         }
     });
+    world.finish(&[space], &[]);
+}
+
+/// Two CPUs store to the last page that a range lacks. One has found it missing when the other
+/// maps it and makes a superpage.
+fn promoted_beside_fault<R: ReverseMap>() {
+    let (world, space) = world_nearly_full::<R>(2, 1);
+    let world = Arc::new(world);
+    let in_fault = in_fault(&world);
+    let last = BASE + PAGES - 1;
+    let store = |cpu: CpuId| {
+        let word = u64::from(cpu.0);
+        world.store(cpu, space, at(last, word), 7).unwrap();
+    };
+    let steps = vec![Step::until(0, in_fault), Step::end(1), Step::end(0)];
+    world.run_by(steps, &[&store, &store]);
+    world.alone(|| {
+        assert_eq!(promotions(&world), 1);
+        for word in 0..2 {
+            assert_eq!(world.load(ZERO, space, at(last, word)), Ok(7));
+        }
+    });
+    world.finish(&[space], &[]);
+}
+
+/// The pages are dirty, and cannot be stored to since a fork. The last one, which comes now, is
+/// freed before the fault looks whether they suit each other: it is clean, and loses the right.
+fn freed_as_it_fills<R: ReverseMap>() {
+    let (world, space) = world_nearly_full::<R>(2, 1);
+    let world = Arc::new(world);
+    let last = BASE + PAGES - 1;
+    world.alone(|| {
+        let child = world.vm.fork(space).unwrap();
+        assert_eq!(world.vm.exit(child), Ok(true));
+    });
+    let is_mapped = {
+        let world = Arc::clone(&world);
+        move || vellum_schedules::undisturbed(|| world.vm.translate(space, Vpn(last)).is_some())
+    };
+    let store = |cpu| world.store(cpu, space, at(last, 0), 7).unwrap();
+    let free = |_| {
+        (world.vm)
+            .advise(space, Vpn(last), 1, Advice::Free)
+            .unwrap()
+    };
+    let steps = vec![Step::until(0, is_mapped), Step::end(1), Step::end(0)];
+    world.run_by(steps, &[&store, &free]);
+    assert_eq!(promotions(&world), 0, "clean and dirty pages became one");
     world.finish(&[space], &[]);
 }
 

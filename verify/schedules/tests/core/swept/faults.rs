@@ -1,6 +1,9 @@
 //! Faults in objects beside what takes their pages away, reads them or ends them.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::world::Task;
 
 swept! {
     a_fault_beside_a_cut_maps_no_page_that_left => fault_cut;
@@ -15,6 +18,89 @@ swept! {
     a_page_is_read_once_by_who_comes_while_it_is_read => read_while_reading;
     an_object_is_mapped_or_over => map_release;
     a_fault_around_beside_a_page_being_read_leaves_it => around_reading;
+}
+
+/// Accesses that a task makes at most from when it has taken a page out until it has dropped its
+/// reference.
+const LEAVING: usize = 12;
+/// Accesses from the beginning of a write until its first look at a page.
+const LOOKING: usize = 60;
+
+/// Whoever writes to a page that is being read waits for it, and it is not the object's any more
+/// when its lock is free: it could not be read, and whoever tried still has a reference.
+#[test]
+fn a_write_is_not_to_a_page_that_could_not_be_read() {
+    for more in 0..LEAVING {
+        vellum_schedules::sweep_task(1, 0..LOOKING, move |preemption| {
+            write_unreadable::<vellum::rmap::Family>(preemption, more);
+        });
+    }
+}
+
+fn write_unreadable<R: ReverseMap>(preemption: &Preemption, more: usize) {
+    let shared = Arc::new(Shared::<R>::new(true, "faultaround=1,fileio=pages"));
+    let data = [9; SIZE as usize];
+    beside_unreadable(&shared, preemption, more, &|_| {
+        let written = (shared.world.vm).write_at(shared.object, 0, &[&data]);
+        assert_eq!(written, Ok(data.len()));
+    });
+    shared.world.store.faults().heal();
+    assert_eq!(shared.load_alone(FIRST, 0), Ok(u64::from_le_bytes([9; 8])));
+    shared.finish();
+}
+
+/// The same of who cuts the object off.
+#[test]
+fn a_page_that_could_not_be_read_leaves_once() {
+    for more in (0..LEAVING).step_by(2) {
+        vellum_schedules::sweep_task(1, 0..160, move |preemption| {
+            cut_unreadable::<vellum::rmap::Family>(preemption, more);
+        });
+    }
+}
+
+fn cut_unreadable<R: ReverseMap>(preemption: &Preemption, more: usize) {
+    let shared = Arc::new(Shared::<R>::new(true, "faultaround=1"));
+    let (vm, object) = (&shared.world.vm, shared.object);
+    let cut = |_| vm.truncate(object, 0).unwrap();
+    beside_unreadable(&shared, preemption, more, &cut);
+    let cached = || vm.object_stats(object).unwrap().cached;
+    assert_eq!(shared.world.alone(cached), 0);
+    shared.finish();
+}
+
+/// Task 1, with its change, stands still while task 0 finds that it cannot read the first page,
+/// until that has left the object and `more` accesses were made.
+fn beside_unreadable<R: ReverseMap>(
+    shared: &Arc<Shared<R>>,
+    preemption: &Preemption,
+    more: usize,
+    change: Task<'_>,
+) {
+    let world = &shared.world;
+    world.store.faults().fail_range(Transfer::Read, 0..1);
+    let was_refused = {
+        let store = Arc::clone(&world.store);
+        move || store.faults().failures() > 0
+    };
+    let has_left = {
+        let (shared, is_over) = (Arc::clone(shared), after(more));
+        let stats = move || shared.world.vm.object_stats(shared.object).unwrap();
+        move || vellum_schedules::undisturbed(&stats).cached == 0 && is_over()
+    };
+    let load = |cpu| {
+        let seen = world.load(cpu, shared.space, at(FIRST, 0));
+        let gone = [FaultError::Io, FaultError::PastEnd].map(Err);
+        assert!(seen.is_ok() || gone.contains(&seen), "{seen:?}");
+    };
+    let steps = vec![
+        Step::until(0, was_refused),
+        Step::preempted(preemption),
+        Step::until(0, has_left).or_end(),
+        Step::end(1),
+        Step::end(0),
+    ];
+    world.run_by(steps, &[&load, change]);
 }
 
 fn cut_beside_fault<R: ReverseMap>(preemption: &Preemption, design: &str) {

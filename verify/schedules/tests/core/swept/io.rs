@@ -1,5 +1,7 @@
 //! Reads, writes and syncs of objects beside faults, stores, truncations and each other.
 
+use std::sync::Arc;
+
 use super::*;
 
 swept! {
@@ -103,6 +105,52 @@ fn append_append<R: ReverseMap>(preemption: &Preemption) {
         assert_eq!(both, [6, 7], "one is lost");
     });
     shared.finish();
+}
+
+/// The object is cut off before the append has its pages, and the page in which it ends then goes
+/// to swap while the append writes there, or not.
+#[test]
+fn an_append_beside_a_cut_is_in_the_page_that_the_object_has() {
+    for more in 0..40 {
+        vellum_schedules::sweep_task(0, 0..24, move |preemption| {
+            append_cut_out::<vellum::rmap::Family>(preemption, more);
+        });
+    }
+}
+
+fn append_cut_out<R: ReverseMap>(preemption: &Preemption, more: usize) {
+    let mut shared = Shared::<R>::stored("");
+    shared.world.swap_on(8);
+    let (world, vm) = (&shared.world, &shared.world.vm);
+    let (appended, is_cut) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let append = |_| {
+        let (place, put) = vm.append(shared.object, &[&[9; 8]]).unwrap();
+        assert_eq!(put, 8);
+        appended.store(place, Ordering::Relaxed);
+    };
+    let cut = |_| {
+        vm.set_size(shared.object, 16).unwrap();
+        is_cut.store(1, Ordering::Relaxed);
+        world.page_out(shared.space, FIRST, 1);
+    };
+    let seen = Arc::clone(&is_cut);
+    let steps = vec![
+        Step::preempted(preemption),
+        Step::until(1, move || seen.load(Ordering::Relaxed) != 0).or_end(),
+        Step::until(0, after(more)).or_end(),
+        Step::end(1),
+        Step::end(0),
+    ];
+    world.run_by(steps, &[&append, &cut]);
+    world.alone(|| {
+        let mut bytes = [0; 32];
+        let read = vm.read_at(shared.object, 0, &mut [&mut bytes]);
+        match appended.load(Ordering::Relaxed) {
+            16 => assert_eq!((read, &bytes[16..24]), (Ok(24), &[9; 8][..])),
+            _ => assert_eq!(read, Ok(16)),
+        }
+    });
+    world.finish_swap(&[shared.space], &[shared.object]);
 }
 
 fn write_cut<R: ReverseMap>(preemption: &Preemption) {

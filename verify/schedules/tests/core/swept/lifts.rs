@@ -1,8 +1,11 @@
 //! What uses a page table beside its move from low to high memory.
 
+use std::sync::Arc;
+
 use vellum::table::X86Pae;
 
 use super::*;
+use crate::rmap::finds;
 
 /// Pages that one table of the lowest level maps.
 const TABLE: u64 = 512;
@@ -14,14 +17,24 @@ swept! {
     a_store_beside_the_move_of_its_table_leaves_its_marks => store_marks;
     an_unmapping_of_a_region_beside_the_move_of_its_table_is_whole => unmap_region;
     a_truncation_beside_the_move_of_a_table_is_whole => truncate_file;
-    pages_come_to_a_table_that_moves_and_loses_what_it_had => remap_pages;
+}
+
+/// Entries are looked for by walking, once.
+#[test]
+fn a_mapping_is_found_beside_the_move_of_its_table() {
+    vellum_schedules::sweep_task(0, 0.., find_page::<vellum::rmap::AnonVma>);
+}
+
+#[test]
+fn pages_come_to_a_table_that_moves_and_loses_what_it_had() {
+    vellum_schedules::run_scripted(remap_pages::<vellum::rmap::Family>);
 }
 
 type Pae<R> = World<R, X86Pae>;
 
 /// A space with one private page, in which 1 is stored.
 fn world<R: ReverseMap>() -> (Pae<R>, SpaceId) {
-    let world = World::on(2, 320, "userpte=auto");
+    let world = World::on(3, 320, "userpte=auto");
     let space = world.alone(|| {
         let space = world.vm.create_space().unwrap();
         assert!(world.vm.share_space(space));
@@ -85,20 +98,63 @@ fn truncate_file<R: ReverseMap>(preemption: &Preemption) {
     world.finish(&[space], &[file]);
 }
 
-/// The table that the pages come to is kept for them, although the only page that it has is
-/// taken away meanwhile.
-fn remap_pages<R: ReverseMap>(preemption: &Preemption) {
+/// The table that the pages come to is kept for them, although the only page that it still has
+/// when its place is free is taken away meanwhile.
+fn remap_pages<R: ReverseMap>() {
     let (world, space) = world::<R>();
     let file = file_at(&world, space, AWAY + 1);
+    world.alone(|| {
+        world.anonymous(space, AWAY, 1);
+        world.store(ZERO, space, at(AWAY, 0), 2).unwrap();
+    });
+    let world = Arc::new(world);
+    // A look at an entry would wait for whoever has the table.
+    let (frame, _) = world.alone(|| world.vm.translate(space, Vpn(AWAY)).unwrap());
+    let is_free = {
+        let world = Arc::clone(&world);
+        let counts = move || world.vm.memory().frame(frame).counts();
+        move || vellum_schedules::undisturbed(&counts).maps() == 0
+    };
+    let has_moved = {
+        let (world, first) = (Arc::clone(&world), Cell::new(None));
+        move || {
+            let flushes = world.machine().stats().flush_requests;
+            let before = first.get().unwrap_or(flushes);
+            first.set(Some(before));
+            flushes > before
+        }
+    };
     let remap = |_| {
         let to = Placement::Fixed(Vpn(AWAY));
         world.vm.remap(space, Vpn(START), 1, 1, to).unwrap();
     };
-    let others = |_| {
+    let lift = |_| {
         world.vm.relieve_low(2);
-        world.vm.truncate(file, 0).unwrap();
     };
-    world.run_preempted(preemption, [&remap, &others]);
+    let truncate = |_| world.vm.truncate(file, 0).unwrap();
+    // Whoever has moved tables waits for all others before the call ends.
+    let steps = vec![
+        Step::until(0, is_free),
+        Step::until(1, has_moved),
+        Step::end(2),
+        Step::end(0),
+        Step::end(1),
+    ];
+    world.run_by(steps, &[&remap, &lift, &truncate]);
     assert_eq!(word(&world, space, AWAY), Ok(1));
     world.finish(&[space], &[file]);
+}
+
+fn find_page<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = world::<R>();
+    let frame = world.alone(|| world.vm.translate(space, Vpn(START)).unwrap().0);
+    let find = |_| {
+        let (found, hits) = finds(&world, frame, space, START);
+        assert!(found, "missed, {hits} others found");
+    };
+    let lift = |_| {
+        world.vm.relieve_low(1);
+    };
+    world.run_preempted(preemption, [&find, &lift]);
+    world.finish(&[space], &[]);
 }

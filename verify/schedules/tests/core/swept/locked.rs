@@ -12,6 +12,20 @@ swept! {
     a_locked_page_that_moves_stays => moved;
 }
 
+#[test]
+fn a_locked_private_page_that_moves_stays() {
+    // Its entry is found wherever it is.
+    vellum_schedules::sweep_task(1, 0.., moved_private::<vellum::rmap::Pv>);
+}
+
+#[test]
+fn a_page_that_could_not_be_written_is_copied_if_a_locked_range_kept_it() {
+    for locks_child in [false, true] {
+        let body = move || kept_by_lock::<vellum::rmap::Family>(locks_child);
+        vellum_schedules::run_scripted(body);
+    }
+}
+
 fn frame<R: ReverseMap>(world: &World<R>, space: SpaceId, page: u64) -> Option<Pfn> {
     let found = world.vm.translate(space, Vpn(page));
     found.map(|(frame, _)| frame)
@@ -103,4 +117,42 @@ fn moved<R: ReverseMap>(preemption: &Preemption) {
     assert_eq!(world.alone(|| frame(world, space, TO)), before);
     assert_eq!(load(world, other, FIRST), Ok(5));
     world.finish_swap(&[space, other], &[shared.object]);
+}
+
+/// The same of a page of private memory. Before the new place lies memory that is not locked.
+fn moved_private<R: ReverseMap>(preemption: &Preemption) {
+    const TO: u64 = PRIVATE + 0x200;
+    let (world, space, child) = private::<R>();
+    let before = world.alone(|| {
+        world.anonymous(space, PRIVATE + 0x100, 1);
+        world.vm.lock_pages(space, Vpn(PRIVATE), 1).unwrap();
+        frame(&world, space, PRIVATE)
+    });
+    let remap = |_| {
+        let place = Placement::Fixed(Vpn(TO));
+        world.vm.remap(space, Vpn(PRIVATE), 1, 1, place).unwrap();
+    };
+    let take = |_| world.page_out(child, PRIVATE, 1);
+    world.run_preempted(preemption, [&take, &remap]);
+    assert_eq!(world.alone(|| frame(&world, space, TO)), before);
+    assert_eq!(load(&world, child, PRIVATE), Ok(5));
+    world.finish_swap(&[space, child], &[]);
+}
+
+/// The area refuses the page, which stays in its frame, and the other space wants it back.
+fn kept_by_lock<R: ReverseMap>(locks_child: bool) {
+    let (world, space, child) = private::<R>();
+    let (locked, other) = match locks_child {
+        true => (child, space),
+        false => (space, child),
+    };
+    world.store.faults().fail_range(Transfer::Write, 0..8);
+    world.alone(|| {
+        world.vm.lock_pages(locked, Vpn(PRIVATE), 1).unwrap();
+        world.page_out(other, PRIVATE, 1);
+        world.store(ZERO, other, at(PRIVATE, 0), 6).unwrap();
+    });
+    assert_eq!(load(&world, locked, PRIVATE), Ok(5));
+    assert_eq!(load(&world, other, PRIVATE), Ok(6));
+    world.finish_swap(&[space, child], &[]);
 }

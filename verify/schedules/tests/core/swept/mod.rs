@@ -46,7 +46,12 @@ struct Shared<R: ReverseMap> {
 impl<R: ReverseMap> Shared<R> {
     /// Two tasks in a space with an object of [`PAGES`] pages.
     fn new(is_file: bool, design: &str) -> Self {
-        let world = World::<R>::new(2, 300, design);
+        Self::on(2, is_file, design)
+    }
+
+    /// The same with so many CPUs.
+    fn on(cpus: usize, is_file: bool, design: &str) -> Self {
+        let world = World::<R>::new(cpus, 300, design);
         let (space, object) = world.alone(|| {
             let space = world.vm.create_space().unwrap();
             assert!(world.vm.share_space(space));
@@ -91,6 +96,15 @@ impl<R: ReverseMap> Shared<R> {
 
     fn finish(&self) {
         self.world.finish(&[self.space], &[self.object]);
+    }
+}
+
+/// Says that the task whose step it is has made `accesses` accesses since the step began.
+fn after(accesses: usize) -> impl Fn() -> bool {
+    let left = Cell::new(accesses + 1);
+    move || {
+        left.set(left.get().saturating_sub(1));
+        left.get() == 0
     }
 }
 

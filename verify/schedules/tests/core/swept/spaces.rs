@@ -1,5 +1,9 @@
 //! Stores to private pages beside changes of their regions, fork, exit and each other.
 
+use std::sync::Arc;
+
+use vellum::addr::Access;
+
 use super::*;
 
 swept! {
@@ -22,6 +26,28 @@ swept! {
     a_mapping_beside_the_end_of_its_space_leaves_nothing => map_exit;
     a_store_beside_a_change_of_rights_leaves_its_marks => store_marks;
     a_listing_beside_the_end_of_its_space_shows_no_other => list_exit;
+}
+
+#[test]
+fn a_store_beside_a_mapping_in_the_place_of_its_region_leaves_nothing() {
+    vellum_schedules::sweep_task(0, 0.., store_replace_all::<vellum::rmap::Family>);
+}
+
+/// What regions share is given up by the last.
+#[test]
+fn a_first_store_beside_the_end_of_a_related_region_is_kept() {
+    vellum_schedules::sweep_task(0, 0.., store_end::<vellum::rmap::AnonVma>);
+}
+
+/// Two CPUs store to two regions for the first time, one before it knows of the other, while a
+/// third makes one region of the two.
+#[test]
+fn first_stores_to_both_regions_beside_a_merge_are_both_kept() {
+    for more in (0..160).step_by(4) {
+        vellum_schedules::sweep_task(2, (0..40).step_by(5), move |preemption| {
+            both_stores_merge::<vellum::rmap::AnonVma>(preemption, more);
+        });
+    }
 }
 
 /// Two tasks in a space with private pages at [`FIRST`], of which the second task has
@@ -155,6 +181,19 @@ fn store_replace<R: ReverseMap>(preemption: &Preemption) {
     world.finish(&[space], &[]);
 }
 
+/// The region has no page, so that there is nothing to clear.
+fn store_replace_all<R: ReverseMap>(preemption: &Preemption) {
+    let (stored, world, space) = beside_store::<R>(preemption, &[], |world, space, _| {
+        let request = MapRequest::anonymous(4, Prot::READ).at(Placement::Fixed(Vpn(FIRST)));
+        world.vm.map(space, &request).unwrap();
+    });
+    assert!(matches!(stored, Ok(()) | Err(FaultError::Protection)));
+    assert_eq!(load(&world, space, FIRST + 1), Ok(0));
+    let again = world.alone(|| world.store(ZERO, space, at(FIRST + 1, 0), 3));
+    assert_eq!(again, Err(FaultError::Protection));
+    world.finish(&[space], &[]);
+}
+
 fn store_exit<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[0], |world, space, cpu| {
         while world.vm.exit(space) == Ok(false) {}
@@ -276,6 +315,48 @@ fn stores_merge<R: ReverseMap>(preemption: &Preemption) {
     };
     let merge = |_| world.vm.protect(space, Vpn(FIRST), 2, RW).unwrap();
     world.run_preempted(preemption, [&stores, &merge]);
+    let child = world.alone(|| world.vm.fork(space).unwrap());
+    for page in [0, 3] {
+        assert_eq!(load(&world, space, FIRST + page), Ok(2));
+        assert_eq!(load(&world, child, FIRST + page), Ok(2));
+    }
+    world.finish(&[space, child], &[]);
+}
+
+fn both_stores_merge<R: ReverseMap>(preemption: &Preemption, more: usize) {
+    let world = Arc::new(World::<R>::new(3, 300, ""));
+    let all = Prot::READ_WRITE.union(Prot::EXECUTE);
+    let space = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        assert!(world.vm.share_space(space));
+        world.anonymous(space, FIRST, 4);
+        world.vm.protect(space, Vpn(FIRST), 2, all).unwrap();
+        world.load(ZERO, space, at(FIRST + 1, 0)).unwrap();
+        space
+    });
+    // Right before the regions are looked at that are alike now.
+    let is_protected = {
+        let world = Arc::clone(&world);
+        move || {
+            let shown = || world.vm.translate(space, Vpn(FIRST + 1));
+            let shown = vellum_schedules::undisturbed(shown);
+            shown.is_some_and(|(_, prot)| !prot.allows(Access::Execute))
+        }
+    };
+    let store = |cpu: CpuId| {
+        let page = [FIRST + 3, FIRST][usize::from(cpu.0)];
+        world.store(cpu, space, at(page, 0), 2).unwrap();
+    };
+    let merge = |_| world.vm.protect(space, Vpn(FIRST), 2, RW).unwrap();
+    let steps = vec![
+        Step::until(0, after(more)).or_end(),
+        Step::until(2, is_protected),
+        Step::preempted(preemption),
+        Step::end(1),
+        Step::end(2),
+        Step::end(0),
+    ];
+    world.run_by(steps, &[&store, &store, &merge]);
     let child = world.alone(|| world.vm.fork(space).unwrap());
     for page in [0, 3] {
         assert_eq!(load(&world, space, FIRST + page), Ok(2));

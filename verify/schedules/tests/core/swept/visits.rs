@@ -1,6 +1,8 @@
 //! Visits of a page by reverse mapping beside spaces that come and go: a mapping that
 //! nobody touches is found.
 
+use vellum::addr::PageRange;
+
 use super::*;
 use crate::rmap::{family, finds, put};
 
@@ -8,6 +10,19 @@ swept! {
     a_mapping_is_found_beside_the_end_of_a_relative => visit_exit;
     a_mapping_is_found_beside_the_end_of_the_space_that_made_the_page => visit_first_exit;
     a_mapping_is_found_beside_a_copy_of_a_relative => visit_copy;
+}
+
+/// The page names a space that has ended; it is in no list of spaces any more when another visit
+/// has let the page name one that maps it.
+#[test]
+fn a_mapping_is_found_beside_the_end_of_the_member_that_its_page_names() {
+    vellum_schedules::sweep_task(0, 0.., visit_turned::<vellum::rmap::Anonmm>);
+}
+
+/// Several may look at a list of entries, and nobody changes it meanwhile.
+#[test]
+fn lists_that_are_looked_at_stay_as_they_are() {
+    vellum_schedules::sweep_task(0, 0.., visit_cut::<vellum::rmap::Pv>);
 }
 
 /// Task 0 looks for the mapping that `stays` of a family has of a page, of the oldest, its
@@ -65,4 +80,56 @@ fn visit_copy<R: ReverseMap>(preemption: &Preemption) {
         }
     };
     beside_visit(preemption, 2, copy, &[0, 1, 2]);
+}
+
+fn visit_turned<R: ReverseMap>(preemption: &Preemption) {
+    let world = World::<R>::new(2, 300, "");
+    let (spaces, frame) = world.alone(|| {
+        let first = world.vm.create_space().unwrap();
+        world.anonymous(first, FIRST, 1);
+        let maker = world.vm.fork(first).unwrap();
+        world.store(ZERO, maker, at(FIRST, 0), 1).unwrap();
+        let heir = world.vm.fork(maker).unwrap();
+        let frame = world.vm.translate(heir, Vpn(FIRST)).unwrap().0;
+        ([first, maker, heir], frame)
+    });
+    let [first, maker, heir] = spaces;
+    let visit = |_| {
+        let (found, hits) = finds(&world, frame, heir, FIRST);
+        assert!(found, "missed, {hits} others found");
+    };
+    let others = std::sync::Mutex::new(Vec::new());
+    let turn = |cpu| {
+        assert_eq!(world.vm.exit(maker), Ok(true));
+        visit(cpu);
+        // What the member left is used anew.
+        let other = world.vm.create_space().unwrap();
+        others
+            .lock()
+            .unwrap()
+            .extend([other, world.vm.fork(other).unwrap()]);
+    };
+    world.run_preempted(preemption, [&visit, &turn]);
+    let left = [&[first, heir], &others.into_inner().unwrap()[..]].concat();
+    world.finish(&left, &[]);
+}
+
+fn visit_cut<R: ReverseMap>(preemption: &Preemption) {
+    let world = World::<R>::new(2, 300, "pvlock=byte-shared");
+    let (space, object) = world.alone(|| {
+        let space = world.vm.create_space().unwrap();
+        let object = world.vm.create_shared_memory(PAGES).unwrap();
+        for place in [FIRST, SECOND, PRIVATE] {
+            world.object(space, object, 0, place, PAGES, true);
+            world.store(ZERO, space, at(place, 0), 1).unwrap();
+        }
+        (space, object)
+    });
+    let visit = |_| {
+        let report = world.vm.scan_space(space, PageRange::new(Vpn(FIRST), 1));
+        assert!(report.unwrap().hits <= 3);
+    };
+    let cut = |_| world.vm.truncate(object, 0).unwrap();
+    world.run_preempted(preemption, [&visit, &cut]);
+    world.finish(&[space], &[object]);
 }

@@ -39,7 +39,8 @@ pub struct Victim {
     /// Its name, from [`SpaceId::to_bits`](crate::SpaceId::to_bits).
     pub space: u64,
     /// Pages that its end would free, shared ones among them: private pages in memory and in
-    /// swap, and page tables.
+    /// swap, page tables, and frames' worth of what the manager keeps for its regions and entries,
+    /// which others can then have.
     pub pages: u64,
 }
 

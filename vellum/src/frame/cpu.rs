@@ -134,6 +134,8 @@ pub(super) struct CpuFrames {
     pub(super) windows: AtomicU32,
     /// The shortage up to which the lists were given back.
     pub(super) seen_shortage: AtomicU32,
+    /// What a refusal that nobody has asked about yet needs ([`super::Relief`]).
+    pub(super) relief: AtomicU32,
     pub(super) counters: Counters,
     pub(super) limbo: Limbo,
     pub(super) low: ZoneLists,
@@ -161,6 +163,7 @@ impl CpuFrames {
             (&raw mut (*place).node).write(node);
             (&raw mut (*place).windows).write(AtomicU32::new(0));
             (&raw mut (*place).seen_shortage).write(AtomicU32::new(0));
+            (&raw mut (*place).relief).write(AtomicU32::new(0));
             (&raw mut (*place).counters).write(Counters::default());
             (&raw mut (*place).limbo).write(Limbo::default());
             ZoneLists::init(&raw mut (*place).low, low);

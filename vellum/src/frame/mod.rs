@@ -178,6 +178,7 @@ pub use request::{FailAt, OutOfMemory, Request};
 pub use reservation::ReservationStats;
 pub(crate) use reservation::{MOST_ORDER as MOST_RESERVED, Owner};
 pub(crate) use ring::Ring;
+pub use short::Relief;
 pub use site::Site;
 pub(crate) use table_zone::TableZone;
 pub use view::{FrameView, MemoryView};

@@ -8,7 +8,41 @@ use crate::platform::{NodeId, Platform};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{CachePadded, Pin};
 
+/// What makes room for items of a type of which there are as many as there may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Relief {
+    /// What makes room in memory: pages that leave have their items freed.
+    Memory,
+    /// That pages of files leave.
+    Files,
+    /// Only that others give items back.
+    Others,
+}
+
 impl<P: Platform> PhysicalMemory<P> {
+    /// A call on this CPU is refused although there may be free frames, because of how many items
+    /// there are: frames would not help it, but this may.
+    #[cold]
+    pub(crate) fn note_refusal(&self, pin: &Pin<'_>, relief: Relief) {
+        let word = &self.cpus.get(pin).relief;
+        word.store(relief as u32, Ordering::Relaxed);
+    }
+
+    /// What [`PhysicalMemory::note_refusal`] was told last on this CPU since it was asked. It
+    /// may have been of a call that went on without the item, or of another task: whoever is told
+    /// something else than [`Relief::Memory`] tries once more before it gives up.
+    pub(crate) fn take_refusal(&self, pin: &Pin<'_>) -> Relief {
+        let word = &self.cpus.get(pin).relief;
+        let noted = word.load(Ordering::Relaxed);
+        word.store(Relief::Memory as u32, Ordering::Relaxed);
+        match noted {
+            noted if noted == Relief::Files as u32 => Relief::Files,
+            noted if noted == Relief::Others as u32 => Relief::Others,
+            _ => Relief::Memory,
+        }
+    }
+
     /// Has the platform told from now on when a node is short ([`Platform::wake_reclaim`]).
     pub(crate) fn tell_of_shortage(&mut self) {
         let nodes = self.platform.nodes();

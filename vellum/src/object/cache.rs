@@ -13,7 +13,7 @@ use super::{Object, ObjectId, ObjectKind, STORE_BIT};
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
 use crate::frame::{
-    Flags, Kind, MappingsCounted, NoPage, OutOfMemory, PhysicalMemory, Request, Site,
+    Flags, Kind, MappingsCounted, NoPage, OutOfMemory, PhysicalMemory, Relief, Request, Site,
 };
 use crate::platform::{GroupId, Platform};
 use crate::slab::{Arena, ArenaMaker, Handle};
@@ -358,6 +358,23 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
     }
 
+    /// Makes sure that the object's tree has nodes for a page at `index`, or for those of a run
+    /// there, as long as the caller stays pinned.
+    pub(super) fn prepare_insert<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        index: u64,
+    ) -> Result<(), OutOfMemory> {
+        // Pages of files leave when nodes are lacking; those that leave for swap keep theirs.
+        if !object.is_file() && !self.radix(pin, object).may_have_leaf(index) {
+            memory.note_refusal(pin, Relief::Others);
+            return Err(OutOfMemory);
+        }
+        Radix::prepare(&self.nodes, pin, memory)
+    }
+
     /// Puts a new page at `index`; `None` if somebody else was faster.
     #[cold]
     fn make<P: Platform>(
@@ -385,7 +402,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             Err(error) => Err(error),
         };
         let page = page.inspect_err(|_| self.uncharge(object, 1))?;
-        if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
+        if let Err(error) = self.prepare_insert(memory, pin, object, index) {
             self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());
         }

@@ -236,6 +236,7 @@ struct NextLine;
 
 impl<S: Default + Send + Sync + 'static> Item for Object<S> {
     const SITE: Site = Site::Object;
+    const SHARE: usize = 16;
     const FIELDS: Fields = &[
         ("name and root", 0),
         ("length and cache", offset_of!(Object<S>, pages)),

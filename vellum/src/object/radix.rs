@@ -13,7 +13,7 @@
 use core::ops::Range;
 
 use crate::addr::Pfn;
-use crate::frame::{OutOfMemory, PhysicalMemory, Site};
+use crate::frame::{OutOfMemory, PhysicalMemory, Relief, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -83,6 +83,8 @@ pub struct RadixNode {
     used: AtomicU32,
     link: AtomicU32,
     handle: AtomicU32,
+    /// Of a root: nodes of its tree.
+    nodes: AtomicU32,
     words: [AtomicU64; WORDS],
     /// Of a node at height 1: a bit for each frame that is newer than its backing
     /// store. Set and taken away with or without the lock.
@@ -91,12 +93,16 @@ pub struct RadixNode {
 
 impl Item for RadixNode {
     const SITE: Site = Site::RadixNode;
+    /// Enough for files that have all of memory, even if each node holds one page.
+    const SHARE: usize = 8;
+    const RELIEF: Relief = Relief::Files;
 
     fn vacant() -> Self {
         RadixNode {
             used: AtomicU32::new(0),
             link: AtomicU32::new(0),
             handle: AtomicU32::new(0),
+            nodes: AtomicU32::new(0),
             words: [const { AtomicU64::new(0) }; WORDS],
             dirty: DirtyMarks::default(),
         }
@@ -173,6 +179,13 @@ impl RadixNode {
     /// that of the node's first frame up.
     pub(super) fn dirty(&self, range: Range<u64>) -> u64 {
         self.dirty.get(bits_of(&range))
+    }
+
+    /// So many nodes (or, wrapping, fewer) are in the tree of this root.
+    fn count_nodes(&self, more: u32) {
+        let nodes = self.nodes.load(Ordering::Relaxed);
+        self.nodes
+            .store(nodes.wrapping_add(more), Ordering::Relaxed);
     }
 
     fn handle(&self) -> Node {
@@ -408,6 +421,18 @@ impl<'a> Radix<'a> {
         nodes.reserve(pin, memory, 2 * MAX_HEIGHT as usize)
     }
 
+    /// Nodes of the tree.
+    pub(super) fn node_count(&self) -> u64 {
+        let root = self.root();
+        root.map_or(0, |(root, _)| root.nodes.load(Ordering::Relaxed).into())
+    }
+
+    /// Whether the tree may have the node that is to hold the frame at `index`: it has it, or may
+    /// have more ([`Arena::may_have_more`]).
+    pub(super) fn may_have_leaf(&self, index: u64) -> bool {
+        self.nodes.may_have_more(self.node_count()) || self.leaf(index).is_some()
+    }
+
     /// The node that is to hold the frames around `index`, made if need be after
     /// [`Radix::prepare`] and under the object's lock. The caller then puts a frame
     /// there, or finds one.
@@ -417,11 +442,13 @@ impl<'a> Radix<'a> {
             let height = (1..MAX_HEIGHT).find(|&height| index < reach(height));
             let height = height.unwrap_or(MAX_HEIGHT);
             let root = self.take();
+            root.count_nodes(1);
             self.set_root(root, height);
             (root, height)
         });
         while index >= reach(height) {
             let above = self.take();
+            above.count_nodes(root.nodes.load(Ordering::Relaxed) + 1);
             height += 1;
             self.link(above, above.below(0, height), root);
             root = above;
@@ -432,6 +459,7 @@ impl<'a> Radix<'a> {
             let word = node.below(index, height);
             node = self.follow(word).unwrap_or_else(|| {
                 let below = self.take();
+                root.count_nodes(1);
                 self.link(node, word, below);
                 below
             });
@@ -487,6 +515,7 @@ impl<'a> Radix<'a> {
         let node = self.nodes.get(handle);
         node.handle.store(handle.raw(), Ordering::Relaxed);
         node.used.store(0, Ordering::Relaxed);
+        node.nodes.store(0, Ordering::Relaxed);
         node.dirty.begin();
         node
     }
@@ -545,6 +574,9 @@ impl<'a> Radix<'a> {
             let used = node.used.load(Ordering::Relaxed) - gone;
             node.used.store(used, Ordering::Relaxed);
             if used > 0 {
+                if level > 1 {
+                    root.count_nodes((level - 1).wrapping_neg());
+                }
                 return Some(());
             }
             if level == height {

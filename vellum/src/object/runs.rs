@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use super::radix::{LEAF_PAGES, Radix, leaf_end};
+use super::radix::{LEAF_PAGES, leaf_end};
 use super::{CacheError, Object, Objects};
 use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, NoPage, PhysicalMemory, Request, Site};
@@ -162,7 +162,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             pages,
         } = *run;
         let object = self.get(handle);
-        if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
+        if let Err(error) = self.prepare_insert(memory, pin, object, first) {
             self.drop_frames(memory, pin, handle, frames);
             return Err(error.into());
         }

@@ -1,7 +1,6 @@
 //! Pages of objects one at a time, as Linux 3.15 wrote and read files
 //! (`fileio=pages`): found, locked, and made locked and empty.
 
-use super::radix::Radix;
 use super::{CacheError, Objects};
 use crate::addr::Pfn;
 use crate::design::{AccessMarks, Design, FlagUpdates};
@@ -106,7 +105,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let page = self
             .alloc_for(memory, pin, (handle, index), (request, payer))
             .inspect_err(|_| self.uncharge(object, 1))?;
-        if let Err(error) = Radix::prepare(&self.nodes, pin, memory) {
+        if let Err(error) = self.prepare_insert(memory, pin, object, index) {
             self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());
         }

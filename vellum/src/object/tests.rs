@@ -80,6 +80,7 @@ impl Pages<'_> {
         let next = self.model.range(index..).next();
         let next = next.map(|(&index, &frame)| (index, Pfn(frame)));
         assert_eq!(tree.next(index), next);
+        assert_eq!(tree.node_count(), self.nodes.stats().live);
     }
 }
 

@@ -113,7 +113,7 @@ impl Reclaim {
     /// The groups of a scope, by place.
     pub(super) fn groups_in(&self, scope: Scope) -> core::ops::Range<usize> {
         match scope {
-            Scope::All => 0..self.lists.groups(),
+            Scope::All | Scope::Files => 0..self.lists.groups(),
             Scope::Group(place) => place..place + 1,
         }
     }
@@ -128,7 +128,7 @@ impl Reclaim {
     /// Pages of a scope that have left so far.
     pub(super) fn reclaimed_in(&self, scope: Scope) -> u64 {
         match scope {
-            Scope::All => self.counts.reclaimed.get(),
+            Scope::All | Scope::Files => self.counts.reclaimed.get(),
             Scope::Group(place) => self.of_groups[place].reclaimed.get(),
         }
     }

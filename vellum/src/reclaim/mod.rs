@@ -85,6 +85,8 @@ impl PageKind {
 pub(crate) enum Scope {
     /// Those of every group, in proportion to how many each has.
     All,
+    /// The same of pages of files alone.
+    Files,
     /// Those of the group in a place.
     Group(usize),
 }
@@ -223,9 +225,9 @@ impl Reclaim {
         self.swappiness.store(share.min(ALL), Ordering::Relaxed);
     }
 
-    /// Kinds of pages that can leave, with their shares of what does.
-    fn shares(&self, evictor: &dyn Evictor) -> [(PageKind, u64); 2] {
-        let private = match evictor.can_swap() {
+    /// Kinds of pages of a scope that can leave, with their shares of what does.
+    fn shares(&self, evictor: &dyn Evictor, scope: Scope) -> [(PageKind, u64); 2] {
+        let private = match scope != Scope::Files && evictor.can_swap() {
             true => self.swappiness.load(Ordering::Relaxed),
             false => 0,
         };

@@ -54,7 +54,7 @@ impl Reclaim {
         self.walk_if_due(evictor, scope);
         let mut freed = 0;
         for shift in (0..=PASSES).rev() {
-            for (kind, share) in self.shares(evictor) {
+            for (kind, share) in self.shares(evictor, scope) {
                 if share == 0 {
                     continue;
                 }

@@ -14,7 +14,7 @@
 use super::Env;
 use crate::addr::Vpn;
 use crate::frame::AuditError;
-use crate::frame::{OutOfMemory, Site};
+use crate::frame::{OutOfMemory, Relief, Site};
 use crate::platform::Platform;
 use crate::slab::{Arena, ArenaCensus, ArenaMaker, ArenaStats, Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -36,6 +36,8 @@ pub(super) struct AddressNode {
 
 impl Item for AddressNode {
     const SITE: Site = Site::AddressChain;
+    const SHARE: usize = 8;
+    const RELIEF: Relief = Relief::Memory;
 
     fn vacant() -> Self {
         AddressNode {

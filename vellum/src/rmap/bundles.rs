@@ -23,6 +23,7 @@ impl SpaceMember {
 
 impl Item for Member {
     const SITE: Site = Site::Anonmm;
+    const SHARE: usize = 16;
 
     fn vacant() -> Self {
         Member::default()

@@ -216,6 +216,13 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
         let _ = (env, ctx);
     }
 
+    /// Bytes that the design keeps, about, for a space with so many regions and mapped pages.
+    #[inline]
+    fn kept_bytes(regions: u64, pages: u64) -> u64 {
+        let _ = (regions, pages);
+        0
+    }
+
     /// The frame's entries will be added to or removed soon: what is needed
     /// for that may be brought near.
     #[inline]

@@ -9,7 +9,7 @@ use super::directory::{Directory, HANDLE_BITS};
 use super::handle::Handle;
 use super::numbers::{Numbers, Taken};
 use crate::addr::Pfn;
-use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Request, Site};
+use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Relief, Request, Site};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::{Chain, ChainLinks};
@@ -25,6 +25,17 @@ const WORTH_ADVANCING: u32 = 16;
 /// has passed.
 const LIST: u32 = ADVANCE_INTERVAL;
 
+/// Lists of so many slots that a CPU may keep: two of vacant ones, and what waits.
+const LISTS_OF_A_CPU: usize = 4;
+
+/// Frames that an arena may have on however small a machine.
+const LEAST_FRAMES: usize = 128;
+
+/// Slots that anybody may have, however few are left for all.
+const FEW: u64 = 64;
+/// Who has more may have one in so many of those that are left.
+const PARTS_LEFT: u64 = 4;
+
 /// A type that lives in an arena.
 ///
 /// Its values are shared with stale readers for as long as the arena lives, so
@@ -34,6 +45,10 @@ pub trait Item: Sync + 'static {
     const SITE: Site;
     /// Names of fields, with their offsets.
     const FIELDS: Fields = &[];
+    /// An arena may take one in so many frames of the machine ([`ArenaMaker`](super::ArenaMaker)).
+    const SHARE: usize = 32;
+    /// What helps a call when the arena has taken those.
+    const RELIEF: Relief = Relief::Others;
 
     /// What a slot holds until it is used for the first time.
     fn vacant() -> Self;
@@ -108,7 +123,7 @@ impl<T: Item> Arena<T> {
     /// # Safety
     /// The arena is used with one [`PhysicalMemory`] only, and not after that
     /// was dropped: slots live in its frames.
-    pub(super) unsafe fn new(cpus: usize, frames_in_machine: usize, frame_size: usize) -> Self {
+    pub(super) unsafe fn new(cpus: usize, frames: usize, frame_size: usize) -> Self {
         const { assert!(!core::mem::needs_drop::<T>() && size_of::<T>() > 0) };
         assert!(
             size_of::<T>() <= frame_size && align_of::<T>() <= frame_size,
@@ -117,14 +132,18 @@ impl<T: Item> Arena<T> {
         let slots = (frame_size / size_of::<T>()) as u32;
         let slot_bits = slots.next_power_of_two().ilog2();
         let most = (1u32 << (HANDLE_BITS - slot_bits)) - 1;
-        let chunks = u32::try_from(frames_in_machine).unwrap_or(most);
+        let batches = LIST.div_ceil(slots);
+        // Each CPU may keep full lists of vacant slots, and as many that wait for their epoch.
+        let least = LEAST_FRAMES + LISTS_OF_A_CPU * batches as usize * cpus;
+        let chunks = (frames / T::SHARE).max(least).min(frames);
+        let chunks = u32::try_from(chunks).unwrap_or(most);
         let numbers = Numbers::new(chunks, most, cpus);
         Arena {
             directory: Directory::new(numbers.most(), frame_size.ilog2()),
             slot_bits,
             slot_mask: (1 << slot_bits) - 1,
             slots,
-            list: slots * LIST.div_ceil(slots),
+            list: slots * batches,
             frame_size,
             advance_interval: ADVANCE_INTERVAL.max(cpus as u32),
             // Made where it stays: some are large, and a manager is made on a small stack.
@@ -484,7 +503,26 @@ impl<T: Item> Arena<T> {
             }
             self.add_leaves(pin, memory, from, to)
         })?;
+        if number.is_none() {
+            memory.note_refusal(pin, T::RELIEF);
+        }
         number.ok_or(OutOfMemory)
+    }
+
+    /// Whether somebody who has `count` slots may have more: few, or a quarter of what is left for
+    /// all others. So one alone gets a fifth of what the arena may have, ten one after the other
+    /// leave a tenth, and whoever comes last finds a quarter of that. (What CPUs keep at hand
+    /// does not count as left.)
+    #[inline]
+    pub(crate) fn may_have_more(&self, count: u64) -> bool {
+        count < FEW || count <= self.left() / PARTS_LEFT
+    }
+
+    /// Slots that anybody could have.
+    fn left(&self) -> u64 {
+        let numbers = &self.growth.numbers;
+        let chunks = numbers.most() - numbers.taken() + self.depot.depth();
+        u64::from(chunks) * u64::from(self.slots)
     }
 
     /// Adds the leaves that are missing of the entries `from` to `to`, in ascending order: if an

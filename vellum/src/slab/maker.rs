@@ -5,6 +5,11 @@ use crate::addr::Pfn;
 
 /// Makes arenas for one [`PhysicalMemory`](crate::frame::PhysicalMemory).
 ///
+/// An arena keeps the frames that it has taken. So that what somebody made a lot of, and gave back,
+/// does not take memory from all others, each may take a share of the frames
+/// ([`Item::SHARE`]), or 128 of them if that is more, and what CPUs may keep at hand. When it
+/// has those, no slot can be had before one is given back.
+///
 /// Slots live in frames, and nothing but a promise keeps an arena from being
 /// used after the frames are gone; the promise is made once, here.
 pub struct ArenaMaker {

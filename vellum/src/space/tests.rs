@@ -34,6 +34,7 @@ mod reservations;
 mod room;
 mod rooms;
 mod roots;
+mod shares;
 mod shortage;
 mod stale;
 mod stores;
@@ -190,7 +191,8 @@ fn the_highest_gap_is_found_among_random_regions() {
 #[test]
 fn a_gap_among_100_000_regions_is_found_in_logarithmic_steps() {
     const REGIONS: u64 = 100_000;
-    let vm = vm_with::<Partial>("", 12_000);
+    // So large that a space may have as many.
+    let vm = vm_with::<Partial>("", 128_000);
     let space = vm.create_space().unwrap();
     // One page each, two apart; every thousandth gap is one wider than before.
     let mut at = 16;

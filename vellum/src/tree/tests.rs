@@ -19,6 +19,7 @@ struct Thing {
 
 impl Item for Thing {
     const SITE: Site = Site::Region;
+    const SHARE: usize = 1;
     fn vacant() -> Self {
         Thing::default()
     }

@@ -47,6 +47,7 @@ use crate::table::Format;
 
 impl Item for Relatives {
     const SITE: Site = Site::AnonVma;
+    const SHARE: usize = 8;
 
     fn vacant() -> Self {
         Relatives::new()

@@ -284,6 +284,10 @@ impl ReverseMap for AnonVmaChain {
         }
     }
 
+    fn kept_bytes(regions: u64, _pages: u64) -> u64 {
+        regions * (size_of::<AnonVmaNode>() + size_of::<AnonVmaLink>()) as u64
+    }
+
     #[inline]
     fn prepare_private<P: Platform>(
         &self,

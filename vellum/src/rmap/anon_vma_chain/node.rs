@@ -70,6 +70,7 @@ impl Memberships {
 
 impl Item for AnonVmaNode {
     const SITE: Site = Site::AnonVma;
+    const SHARE: usize = 8;
 
     fn vacant() -> Self {
         AnonVmaNode {
@@ -166,6 +167,7 @@ impl LockedAnonVma<'_> {
 
 impl Item for AnonVmaLink {
     const SITE: Site = Site::AnonVmaChain;
+    const SHARE: usize = 8;
 
     fn vacant() -> Self {
         AnonVmaLink {

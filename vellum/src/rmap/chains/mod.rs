@@ -217,6 +217,10 @@ impl ReverseMap for Chains {
         Chains::with_direct(options.direct, cpus, arenas)
     }
 
+    fn kept_bytes(_regions: u64, pages: u64) -> u64 {
+        pages * (size_of::<ChainNode>() / ENTRIES_PER_NODE) as u64
+    }
+
     /// Fills the CPU's cache of nodes, from which the pinned caller alone
     /// takes. The spare is a node more than promised.
     #[inline]

@@ -1,6 +1,6 @@
 //! The nodes of chains, and the word of a frame that leads to them.
 
-use crate::frame::Site;
+use crate::frame::{Relief, Site};
 use crate::slab::{Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::table::PteRef;
@@ -29,6 +29,8 @@ pub struct ChainNode {
 
 impl Item for ChainNode {
     const SITE: Site = Site::ChainNode;
+    const SHARE: usize = 8;
+    const RELIEF: Relief = Relief::Memory;
 
     fn vacant() -> Self {
         ChainNode {

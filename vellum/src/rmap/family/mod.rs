@@ -63,6 +63,7 @@ use crate::table::{Format, PteRef};
 
 impl Item for Kin {
     const SITE: Site = Site::KinNode;
+    const SHARE: usize = 16;
 
     fn vacant() -> Self {
         Kin::vacant()

@@ -14,7 +14,7 @@
 use core::ptr::NonNull;
 
 use crate::addr::{Pfn, Vpn};
-use crate::frame::{PhysicalMemory, Site};
+use crate::frame::{PhysicalMemory, Relief, Site};
 use crate::platform::Platform;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -118,6 +118,8 @@ pub(super) struct SlabEntry {
 
 impl Item for SlabEntry {
     const SITE: Site = Site::PvEntry;
+    const SHARE: usize = 8;
+    const RELIEF: Relief = Relief::Memory;
 
     fn vacant() -> Self {
         SlabEntry {

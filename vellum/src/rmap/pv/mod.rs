@@ -175,6 +175,10 @@ impl ReverseMap for Pv {
         }
     }
 
+    fn kept_bytes(_regions: u64, pages: u64) -> u64 {
+        pages * size_of::<PvEntry>() as u64
+    }
+
     #[inline]
     fn tables_lock<'a>(&'a self, space: &'a PvOfSpace) -> SpaceLock<'a> {
         match space.handle() {

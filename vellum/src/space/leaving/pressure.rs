@@ -9,6 +9,7 @@
 //! pages leave memory (`evict.rs`). If none helps any more, the platform is asked, and told
 //! whose end would free most (`victim.rs`).
 
+use crate::frame::Relief;
 use crate::platform::{GroupId, NodeId, Platform};
 use crate::reclaim::{ReclaimStats, Scope};
 use crate::rmap::ReverseMap;
@@ -20,6 +21,10 @@ use crate::table::{Format, uses_windows};
 /// Times that room is made in one way for one call at most; each time twice as much as the time
 /// before, as far as that can be said.
 pub(in crate::space) const MOST_TRIES: u32 = 16;
+/// Times that the epoch moves on until what is given back can be used.
+const EPOCHS: u32 = 3;
+/// Looks at whether it can move on.
+const PATIENCE: u32 = 1 << 16;
 /// Pages that leave the first time that a call needs some.
 const FIRST_PAGES: u64 = 32;
 /// One in so many pages of a group leave at once, at most.
@@ -31,6 +36,8 @@ const TASK_PAGES: u64 = 128;
 #[derive(Default)]
 struct Effort {
     epochs: u32,
+    /// The same of items of which there are as many as there may be.
+    items: u32,
     nodes: u32,
     tables: u32,
     pages: u32,
@@ -104,7 +111,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     return false;
                 }
                 let has_room = match lacking {
-                    Lack::Memory => self.make_room(&mut effort),
+                    Lack::Memory => match self.relief() {
+                        Relief::Memory => self.make_room(&mut effort),
+                        relief => return self.make_room_for_items(relief, &mut effort),
+                    },
                     Lack::OfGroup(group) => self.make_room_in(group, &mut effort),
                 };
                 if has_room {
@@ -127,6 +137,42 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 break;
             }
             lack = call();
+        }
+    }
+
+    /// What helps a call on this CPU that found none of something.
+    fn relief(&self) -> Relief {
+        self.memory.take_refusal(&self.pin())
+    }
+
+    /// Makes room for items of which there are as many as there may be. False if there is none:
+    /// then nobody's end is asked for, and no private page leaves, which would not help.
+    fn make_room_for_items(&self, relief: Relief, effort: &mut Effort) -> bool {
+        effort.items += 1;
+        if effort.items == 1 {
+            // What this CPU gave back may only wait for its epoch.
+            self.wait_for_epochs();
+            return true;
+        }
+        let want = FIRST_PAGES << effort.items.min(MOST_TRIES);
+        relief == Relief::Files
+            && effort.items <= MOST_TRIES
+            && self.reclaim_in(Scope::Files, want).is_some()
+    }
+
+    /// Waits until what was given back can be used, as far as that takes no longer than others take
+    /// to end what they are at.
+    fn wait_for_epochs(&self) {
+        let mut moved = 0;
+        for turn in 0..PATIENCE {
+            let has_moved = self.pin().epochs().try_advance();
+            moved += u32::from(has_moved);
+            if moved == EPOCHS {
+                break;
+            }
+            if !has_moved {
+                self.memory.platform().relax(turn);
+            }
         }
     }
 
@@ -201,18 +247,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if self.reclaim().is_some() && effort.pages < MOST_TRIES {
             let want = FIRST_PAGES << effort.pages;
             effort.pages += 1;
-            return self.reclaim_directly(want).is_some();
+            return self.reclaim_in(Scope::All, want).is_some();
         }
         false
     }
 
-    /// Has up to about `want` pages leave memory, those of the CPU's node first, and waits until
-    /// their frames are free. Returns how many have left, none if others have made room
+    /// Has up to about `want` pages of a scope leave memory, those of the CPU's node first, and
+    /// waits until their frames are free. Returns how many have left, none if others have made room
     /// meanwhile; None if no page can leave.
-    fn reclaim_directly(&self, want: u64) -> Option<u64> {
+    fn reclaim_in(&self, scope: Scope, want: u64) -> Option<u64> {
         let reclaim = self.reclaim()?;
         let home = self.memory.home(&self.pin());
-        let freed = reclaim.shrink_all(self, Scope::All, usize::from(home.0), want);
+        let freed = reclaim.shrink_all(self, scope, usize::from(home.0), want);
         reclaim.counts.direct.add(1);
         reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
         freed
@@ -259,7 +305,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match pages {
             0 => 0,
             _ if self.pin().is_nested() => 0,
-            pages => self.reclaim_directly(pages).unwrap_or(0),
+            pages => self.reclaim_in(Scope::All, pages).unwrap_or(0),
         }
     }
 

@@ -3,16 +3,26 @@
 use crate::platform::{GroupId, Platform, Rescue, Victim};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
+use crate::space::state::region::Region;
 use crate::space::state::shortage::Lack;
 use crate::space::state::spaces::{Space, SpaceId};
 use crate::table::Format;
+use crate::tree::RangeNode;
+
+/// Regions that a node of their tree holds, about: it has room for a few more.
+const NODE_REGIONS: usize = 30;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Bytes that the manager keeps for a region: it, and its part of a node of its tree.
+    const REGION_BYTES: u64 =
+        (size_of::<Region<R>>() + size_of::<RangeNode>() / NODE_REGIONS) as u64;
+
     /// The space whose end would free most: the one with most private pages, in memory and in
-    /// swap, and page tables together; of several with as many the one that stands first among
-    /// spaces. Pages of objects do not count, since the object keeps them. A page that fork
-    /// shared counts for each who has it. `None` if no space has any. These are the rules of
-    /// Linux's `oom_badness` (2.6.36) without its adjustments, which are an embedder's.
+    /// swap, page tables, and frames' worth of what the manager keeps for its regions and entries
+    /// together; of several with as many the one that stands first among spaces. Pages of objects
+    /// do not count, since the object keeps them. A page that fork shared counts for each who has
+    /// it. `None` if no space has any. These are the rules of Linux's `oom_badness` (2.6.36), which
+    /// does not count regions, without its adjustments, which are an embedder's.
     ///
     /// Looks at every space, and at every CPU for each. Spaces that begin or end meanwhile may
     /// be missed, and the space that is named may end at any time.
@@ -36,7 +46,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return;
             };
             let tables = stats.table_bytes >> F::FRAME_SHIFT;
-            let pages = stats.rss.anonymous + stats.swapped + tables;
+            let regions = u64::from(stats.regions);
+            let kept = regions * Self::REGION_BYTES + R::kept_bytes(regions, stats.rss.total());
+            let kept = kept >> F::FRAME_SHIFT;
+            let pages = stats.rss.anonymous + stats.swapped + tables + kept;
             if pages > worst.map_or(0, |worst| worst.pages) {
                 let space = id.to_bits();
                 worst = Some(Victim { space, pages });

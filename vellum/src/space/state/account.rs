@@ -258,7 +258,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Counts of the regions of a space and its tracts. Exact while nobody changes any.
-    fn region_counts(&self, space: Live<'_, R>) -> RegionCounts {
+    pub(super) fn region_counts(&self, space: Live<'_, R>) -> RegionCounts {
         let sum = RegionCounts::default();
         let add = |counts: &RegionCounts| {
             sum.pages.add(counts.pages.get());

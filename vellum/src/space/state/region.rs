@@ -174,6 +174,7 @@ pub struct Region<R: ReverseMap> {
 
 impl<R: ReverseMap> Item for Region<R> {
     const SITE: Site = Site::Region;
+    const SHARE: usize = 8;
 
     fn vacant() -> Self {
         Region {

@@ -105,6 +105,7 @@ pub struct Space<R: ReverseMap> {
 
 impl<R: ReverseMap> Item for Space<R> {
     const SITE: Site = Site::Space;
+    const SHARE: usize = 16;
     const FIELDS: Fields = &[
         ("name and root", 0),
         ("active", offset_of!(Space<R>, active)),

@@ -7,7 +7,7 @@ use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
 use super::spaces::Live;
 use crate::addr::{PageRange, Vpn};
-use crate::frame::OutOfMemory;
+use crate::frame::{OutOfMemory, Relief};
 use crate::platform::Platform;
 use crate::rmap::{RegionRef, ReverseMap};
 use crate::slab::Handle;
@@ -15,6 +15,12 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
 use crate::tree::{Found, RangeTree, Room, Spot};
+
+/// Regions of a space, or of one of its tracts, that are made between two looks at how many it may
+/// have.
+const STEP: u64 = 64;
+/// Regions that may be waiting for their place in one tree.
+const MOST_SPARE: u64 = 3;
 
 /// A region's handle.
 pub(in crate::space) type RegionHandle<R> = Handle<Region<R>>;
@@ -102,6 +108,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
+    /// Whether the space may have one region more, or a few ([`Arena::may_have_more`]). Asked once
+    /// for `STEP` regions, because what tracts have is counted in all of them.
+    #[inline]
+    fn may_have_region(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> bool {
+        let here = self.counts_at(space, page).regions.get();
+        here < STEP || here % STEP > MOST_SPARE || self.has_its_share(pin, space)
+    }
+
+    #[cold]
+    fn has_its_share(&self, pin: &Pin<'_>, space: Live<'_, R>) -> bool {
+        let regions = self.region_counts(space).regions.get();
+        // What tracts count are changes, and each may be read before another's.
+        let has_share = regions as i64 <= 0 || self.regions.may_have_more(regions);
+        if !has_share {
+            self.memory.note_refusal(pin, Relief::Others);
+        }
+        has_share
+    }
+
     /// A region for the space, in no tree, its gate closed, with room for it at a page. At most
     /// three may be waiting for their place in one tree at a time.
     pub(in crate::space) fn make_region<'p>(
@@ -110,6 +135,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: Live<'_, R>,
         page: Vpn,
     ) -> Result<Spare<'p, R>, OutOfMemory> {
+        if !self.may_have_region(pin, space, page) {
+            return Err(OutOfMemory);
+        }
         let handle = self.regions.alloc(pin, &self.memory)?;
         self.region(handle).set_handle(handle);
         match self.tree_at(space, page).make_room(pin, &self.memory) {

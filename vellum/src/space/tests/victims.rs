@@ -30,7 +30,7 @@ fn fill(vm: &TestVm, space: SpaceId, from: u64) -> u64 {
 }
 
 /// Has the platform note who is named, and have `end` do something about it each time.
-fn watch(
+pub(super) fn watch(
     vm: &Arc<TestVm>,
     mut end: impl FnMut(&TestVm, SpaceId) -> Rescue + Send + 'static,
 ) -> Arc<Mutex<Vec<Victim>>> {

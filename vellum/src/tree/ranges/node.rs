@@ -53,6 +53,7 @@ pub struct RangeNode {
 
 impl Item for RangeNode {
     const SITE: Site = Site::RegionNode;
+    const SHARE: usize = 8;
 
     fn vacant() -> Self {
         RangeNode {

@@ -19,6 +19,7 @@ struct Thing {
 
 impl Item for Thing {
     const SITE: Site = Site::Region;
+    const SHARE: usize = 1;
     fn vacant() -> Self {
         Thing::default()
     }
@@ -59,8 +60,8 @@ impl Setup {
         run_on(0);
         let memory = PhysicalMemory::new(TestMachine::simple(1, 8192)).unwrap();
         // SAFETY: the arenas are used with the memory beside them, which is
-        // dropped after them.
-        let maker = unsafe { ArenaMaker::new(1, memory.frame_count(), 4096) };
+        // dropped after them. For more frames than there are, their share is all of memory.
+        let maker = unsafe { ArenaMaker::new(1, 8 * memory.frame_count(), 4096) };
         Setup {
             nodes: maker.make(),
             items: maker.make(),

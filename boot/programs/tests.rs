@@ -154,6 +154,13 @@ pub fn files() {
     must(47, call::TRUNCATE, [file, 20]);
     expect_refusal(48, Kind::Load, at(25));
     expect_refusal(49, Kind::Load, at(125));
+    // What was cut off does not come back, and what is left is as it was.
+    must(49, call::TRUNCATE, [file, 0]);
+    must(49, call::TRUNCATE, [file, pages]);
+    for page in [0, 3, 4, 9, 19, 25] {
+        expect(49, at(page), 0);
+        expect(49, at(100 + page) + PAGE - 8, 0);
+    }
     must(50, call::UNMAP, [BASE, 200]);
     expect_refusal(51, Kind::Store, at(3));
 }

@@ -14,7 +14,7 @@ use crate::lock::Once;
 use crate::protocol::{
     self, FLAG_GROWS_DOWN, FLAG_SHARED, REFUSED, STACK_PAGES, STACKS, advice, call,
 };
-use crate::{disk, task, vm};
+use crate::{PAGE, disk, task, vm};
 
 /// The files that are open, by number: their objects as bits, or 0.
 static FILES: Once<Vec<AtomicU64>> = Once::new();
@@ -285,7 +285,8 @@ pub fn call(frame: &mut TrapFrame) {
         }
         call::FILE_WRITE => write_file(first, second, third),
         call::TRUNCATE => file(first)
-            .and_then(|file| vm().truncate(file, second).ok())
+            .zip(second.checked_mul(PAGE))
+            .and_then(|(file, bytes)| vm().set_size(file, bytes).ok())
             .map(|()| 0),
         call::RECOVER => {
             task::current().set_recover(first);

@@ -2,10 +2,12 @@
 //!
 //! Files that are replayed have a content by rule until they are written
 //! ([`protocol::pristine`]), so that they need no memory. What is written is kept in a
-//! table of pages by file and index.
+//! table of pages by file and index, and where files were cut off in another.
 
+use core::ops::Range;
 use core::ptr::NonNull;
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use vellum::platform::IoError;
 use vellum::sync::bytes::FrameBytes;
@@ -26,6 +28,8 @@ struct Written {
     /// First byte of the memory for the pages.
     pages: u64,
     used: usize,
+    /// From which page on a store holds zeroes, and what was written since.
+    cuts: BTreeMap<u64, u64>,
 }
 
 static WRITTEN: SpinLock<Option<Written>> = SpinLock::new(None);
@@ -45,6 +49,7 @@ pub unsafe fn init(disk: (u64, u64), memory: (u64, u64)) {
         keys: alloc::vec![(0, 0); memory.1 as usize / PAGE],
         pages: memory.0,
         used: 0,
+        cuts: BTreeMap::new(),
     });
 }
 
@@ -94,6 +99,10 @@ pub fn read(store: u64, index: u64, to: FrameBytes<'_>) -> Result<(), IoError> {
             to.copy_from(written.bytes(slot));
             return Ok(());
         }
+        if written.cuts.get(&store).is_some_and(|cut| index >= *cut) {
+            to.fill(0);
+            return Ok(());
+        }
     }
     if store >= STORES {
         to.fill(protocol::pristine(store - STORES, index));
@@ -126,6 +135,23 @@ pub fn write(store: u64, index: u64, from: FrameBytes<'_>) -> Result<(), IoError
         written.used += 1;
     }
     written.bytes(slot).copy_from(from);
+    Ok(())
+}
+
+/// Makes the pages of a file zero that were cut off. The kernel makes no holes.
+pub fn discard(store: u64, pages: &Range<u64>) -> Result<(), IoError> {
+    if pages.end != u64::MAX {
+        return Err(IoError);
+    }
+    let mut written = WRITTEN.lock();
+    let written = written.as_mut().ok_or(IoError)?;
+    let cut = written.cuts.entry(store).or_insert(pages.start);
+    *cut = pages.start.min(*cut);
+    for (slot, (key, index)) in written.keys.iter().enumerate() {
+        if *key == store + 1 && pages.contains(index) {
+            written.bytes(slot).fill(0);
+        }
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The machine as the manager's platform.
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -112,6 +113,9 @@ unsafe impl Platform for Machine {
     }
     fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         disk::write(store, index, self.bytes(frame))
+    }
+    fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
+        disk::discard(store, &pages)
     }
 }
 

@@ -225,9 +225,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 DONE
             }
             Op::Truncate { file, pages } => {
+                // A recorded file may be longer than an object can be, and is then as long as
+                // that, as one that is opened so long.
+                let most = Vm::<P, F, R>::MAX_SIZE;
+                let size = match pages > most >> F::FRAME_SHIFT {
+                    true => most,
+                    false => pages << F::FRAME_SHIFT,
+                };
                 self.vm
-                    .truncate(self.file(file)?, pages)
-                    .map_err(map_error)?;
+                    .set_size(self.file(file)?, size)
+                    .map_err(file_error)?;
                 DONE
             }
             Op::ScanSpace { space, page, pages } => {

@@ -315,7 +315,12 @@ impl<'w> Verifier<'w> {
         expected: &Word,
     ) -> Symptom {
         let before = match region.file_page(page) {
-            Some((file, page)) => self.model().pristine(file, page),
+            Some((file, page)) => {
+                if expected.expected() == 0 && self.model().was_cut(file, page) {
+                    return Symptom::SurvivedTruncation;
+                }
+                self.model().pristine(file, page)
+            }
             None => 0,
         };
         let Some(writer) = stamped_by(found, self.workload) else {

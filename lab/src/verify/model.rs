@@ -40,44 +40,38 @@ pub struct Space {
 pub struct File {
     /// Length in pages.
     pub pages: u64,
-    /// Pages that were written.
+    /// Pages that were written. What is cut off then is written as well: by zeroes.
     pub written: HashMap<u64, Page>,
     /// The last operation that wrote or truncated it.
     pub changed: Option<Place>,
     /// It has no store: what was not written, or was cut off, is zero.
     in_memory: bool,
-    /// From this page on nothing is left of the original file.
-    holes_from: u64,
-    /// Every value that a watched word of a page ever got, by page.
-    past: HashMap<u64, [Vec<u64>; 2]>,
-    /// What the store holds of pages that a truncation cut off, if it was asked.
-    left: HashMap<u64, [u64; 2]>,
+    /// Its length when it was opened. What the store holds past that is its own business.
+    opened: u64,
+    /// Truncations, by ascending first page that they cut off; none was followed by one that cut
+    /// off as much.
+    cuts: Vec<(u64, Place)>,
 }
 
 impl File {
-    /// A watched word of `page` gets `value`.
-    fn note(&mut self, page: u64, index: usize, value: u64) {
-        let values = &mut self.past.entry(page).or_default()[index];
-        if !values.contains(&value) {
-            values.push(value);
+    /// A page that was never written, and held `pristine` when the file was opened.
+    fn unwritten(&self, page: u64, pristine: u64) -> Page {
+        let covering = self.cuts.partition_point(|(first, _)| *first <= page);
+        match self.cuts[..covering].last() {
+            Some((_, by)) => Page::cut(pristine, *by),
+            None => Page::initial(pristine, page >= self.opened && !self.in_memory),
         }
     }
 
-    /// A page that lies where the file was cut, or beyond its first end, and was not written
-    /// since. A cut does not tell the store, so it may hold anything that was written back
-    /// before; or the page is a hole.
-    fn page_past_cut(&self, page: u64, pristine: u64) -> Page {
-        if self.in_memory {
-            return Page::initial(0, false);
-        }
-        let word = |index: usize| match (self.left.get(&page), self.past.get(&page)) {
-            (Some(left), _) => Word::initial(left[index], true),
-            (None, Some(past)) => Word::one_of(pristine, &past[index]),
-            (None, None) => Word::initial(pristine, true),
-        };
-        Page {
-            words: [word(0), word(1)],
-            counted: false,
+    /// `by` cuts off everything from page `first` on.
+    fn cut(&mut self, first: u64, by: Place, clocks: &Clocks, barrier: &[u32]) {
+        self.cuts.retain(|(other, _)| *other < first);
+        self.cuts.push((first, by));
+        for (_, content) in self.written.iter_mut().filter(|(page, _)| **page >= first) {
+            for word in &mut content.words {
+                word.write(0, by, clocks, barrier);
+            }
+            content.counted = false;
         }
     }
 }
@@ -171,14 +165,19 @@ impl Model {
         }
     }
 
+    /// Whether the page was ever cut off the file.
+    pub fn was_cut(&self, file: FileSlot, page: u64) -> bool {
+        let known = self.files.get(file.0 as usize).and_then(Option::as_ref);
+        known.is_some_and(|file| file.cuts.iter().any(|(first, _)| *first <= page))
+    }
+
     /// The page of a file as the page cache must have it.
     pub fn file_content(&self, file: FileSlot, page: u64) -> Page {
         let pristine = self.pristine(file, page);
         match self.files.get(file.0 as usize) {
             Some(Some(known)) => match known.written.get(&page) {
                 Some(content) => content.clone(),
-                None if page >= known.holes_from => known.page_past_cut(page, pristine),
-                None => Page::initial(pristine, false),
+                None => known.unwritten(page, pristine),
             },
             _ => Page::initial(pristine, true),
         }
@@ -232,7 +231,6 @@ impl Model {
             (true, Source::File { file, page: first }) => match &mut self.files[file.0 as usize] {
                 Some(file) => {
                     let page = first + (page - region.start);
-                    file.note(page, index, value);
                     Some(file.written.entry(page).or_insert(source))
                 }
                 None => None,
@@ -278,7 +276,7 @@ impl Model {
     }
 
     /// Follows an operation that is not a touch.
-    pub fn apply(&mut self, op: &Op, by: Place) {
+    pub fn apply(&mut self, op: &Op, by: Place, clocks: &Clocks) {
         match *op {
             Op::Create { space } => {
                 let fresh = self.fresh();
@@ -337,7 +335,7 @@ impl Model {
             Op::FileOpen { file, pages } => self.open(file, pages, false),
             Op::TmpfsOpen { file, pages } => self.open(file, pages, true),
             Op::FileWrite { file, page, pages } => self.file_write(file, page, page + pages, by),
-            Op::Truncate { file, pages } => self.truncate(file, pages, by),
+            Op::Truncate { file, pages } => self.truncate(file, pages, by, clocks),
             Op::Touch { .. }
             | Op::FileRead { .. }
             | Op::ScanSpace { .. }
@@ -453,9 +451,8 @@ impl Model {
                 written: HashMap::new(),
                 changed: None,
                 in_memory,
-                holes_from: pages,
-                past: HashMap::new(),
-                left: HashMap::new(),
+                opened: pages,
+                cuts: Vec::new(),
             });
         }
     }
@@ -471,44 +468,24 @@ impl Model {
                     words: [Word::replaced(value, by), Word::replaced(value, by)],
                     counted: true,
                 };
-                file.note(page, 0, value);
-                file.note(page, 1, value);
                 file.written.insert(page, content);
             }
         }
     }
 
-    /// Pages of `file` from `first` on that were ever written, with all that each of their
-    /// watched words has held.
-    pub fn written_past(&self, file: FileSlot, first: u64) -> Vec<(u64, [Vec<u64>; 2])> {
-        let known = self.files.get(file.0 as usize).and_then(Option::as_ref);
-        let past = known.iter().flat_map(|file| &file.past);
-        past.filter(|(page, _)| **page >= first)
-            .map(|(page, values)| (*page, values.clone()))
-            .collect()
-    }
-
-    /// The store holds `words` of `page`, which was cut off.
-    pub fn left_in_store(&mut self, file: FileSlot, page: u64, words: [u64; 2]) {
-        if let Some(Some(file)) = self.files.get_mut(file.0 as usize) {
-            file.left.insert(page, words);
-        }
-    }
-
     /// Pages past the new end vanish from every mapping, written private copies
-    /// included, as `truncate` has it.
-    fn truncate(&mut self, slot: FileSlot, pages: u64, by: Place) {
+    /// included, as `truncate` has it, and are zero if the file grows again.
+    fn truncate(&mut self, slot: FileSlot, pages: u64, by: Place, clocks: &Clocks) {
         let Some(Some(file)) = self.files.get_mut(slot.0 as usize) else {
             return;
         };
-        let shrinks = pages < file.pages;
+        let grows = pages > file.pages;
         file.pages = pages;
         file.changed = Some(by);
-        file.holes_from = file.holes_from.min(pages);
-        if !shrinks {
+        if grows {
             return;
         }
-        file.written.retain(|page, _| *page < pages);
+        file.cut(pages, by, clocks, &self.barrier);
         for space in self.spaces.iter_mut().flatten() {
             for (start, end) in space.mapped_past(slot, pages) {
                 space.drop_pages(start, end);

@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use vellum_engine::{
-    Access, Advice, Call, Divergence, FileSlot, Op, OpError, Outcome, SpaceSlot, pristine_word,
-};
+use vellum_engine::{Access, Advice, Call, Divergence, FileSlot, Op, OpError, Outcome, SpaceSlot};
 
 use super::check::{Checked, Occasion, Verifier, count};
 use super::clocks::Place;
@@ -119,7 +117,7 @@ impl Verifier<'_> {
 
     /// Lets the model and then the engine execute `op`, which must succeed.
     pub(super) fn run(&self, at: Place, op: &Op) -> Checked {
-        self.model().apply(op, at);
+        self.model().apply(op, at, &self.clocks);
         self.execute(at, op)
     }
 
@@ -266,37 +264,6 @@ impl Verifier<'_> {
         self.run(at, op)?;
         for (space, pages) in cut {
             self.expect_gone(at, space, &pages, Symptom::SurvivedTruncation)?;
-        }
-        match self.single_cpu() {
-            true => self.note_left(at, file, pages),
-            false => Ok(()),
-        }
-    }
-
-    /// Asks the store what it holds of the pages from `first` on, which were cut off. A cut in
-    /// a replay does not tell the store, so this shows when the file is lengthened again. It
-    /// must be something that the page has held.
-    fn note_left(&self, at: Place, file: FileSlot, first: u64) -> Checked {
-        if self.model().is_in_memory(file) {
-            return Ok(());
-        }
-        let cut = self.model().written_past(file, first);
-        for (page, past) in cut {
-            let pristine = pristine_word(u64::from(file.0), page);
-            let mut words = [0; 2];
-            for (index, values) in past.iter().enumerate() {
-                let offset = self.word_at(page, index);
-                let found = self.engine.stored_word(file, offset);
-                words[index] = found.unwrap_or(0);
-                if words[index] != 0 && words[index] != pristine && !values.contains(&words[index])
-                {
-                    let location = Location::File(file, offset);
-                    let expected = "in the store, something that the page has held";
-                    let found = describe(words[index], self.workload);
-                    return Err(self.refute(Symptom::WrongContent, location, expected, found, at));
-                }
-            }
-            self.model().left_in_store(file, page, words);
         }
         Ok(())
     }

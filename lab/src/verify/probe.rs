@@ -121,7 +121,9 @@ impl Verifier<'_> {
     fn check_stored(&self) -> Checked {
         let mut written: Vec<(FileSlot, u64, Page)> = Vec::new();
         for (slot, file) in self.model().files.iter().enumerate() {
-            let pages = file.iter().flat_map(|file| &file.written);
+            let Some(file) = file else { continue };
+            let pages = file.written.iter();
+            let pages = pages.filter(|(page, _)| **page < file.pages);
             written.extend(
                 pages.map(|(page, content)| (FileSlot(slot as u32), *page, content.clone())),
             );

@@ -18,7 +18,7 @@ pub enum Symptom {
     StaleTranslation,
     /// A page of a file was written and the backing store does not have it.
     LostDirty,
-    /// A page past the end of its file is still mapped.
+    /// A page past the end of its file is still mapped, or came back when the file grew.
     SurvivedTruncation,
     /// A page holds something that nobody wrote there.
     WrongContent,
@@ -69,7 +69,9 @@ impl Symptom {
                 "an access reaches a page that is no longer mapped there (a TLB entry survived)"
             }
             Symptom::LostDirty => "a written page of a file is not in the backing store after sync",
-            Symptom::SurvivedTruncation => "a page past the end of its file is still mapped",
+            Symptom::SurvivedTruncation => {
+                "a page past the end of its file is still mapped, or came back when it grew"
+            }
             Symptom::WrongContent => "a page holds something that nobody wrote there",
             Symptom::StrayPage => "a page is mapped where no region is",
             Symptom::WronglyRefused => "something allowed was refused",

@@ -32,12 +32,11 @@ impl Word {
         }
     }
 
-    /// A word that holds `value`, one of `others` or zero before every operation.
-    pub fn one_of(value: u64, others: &[u64]) -> Self {
-        let initial = |&value: &u64| Write { value, by: None };
+    /// A word that held `value` before every operation, and that `by` has cut off.
+    pub fn cut(value: u64, by: Place) -> Self {
         Self {
-            others: others.iter().map(initial).collect(),
-            ..Self::initial(value, true)
+            others: vec![Write { value, by: None }],
+            ..Self::replaced(0, by)
         }
     }
 
@@ -196,6 +195,15 @@ impl Page {
     pub fn initial(value: u64, or_zero: bool) -> Self {
         Self {
             words: [Word::initial(value, or_zero), Word::initial(value, or_zero)],
+            counted: false,
+        }
+    }
+
+    /// A page that held `value` in every word, and that `by` has cut off a file.
+    pub fn cut(value: u64, by: Place) -> Self {
+        let word = Word::cut(value, by);
+        Self {
+            words: [word.clone(), word],
             counted: false,
         }
     }

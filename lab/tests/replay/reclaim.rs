@@ -41,9 +41,9 @@ pub fn held(workload: &Workload, engine: &dyn Engine, what: &str) {
     assert!(reclaimed(engine) > 0, "{what}: there was no pressure");
 }
 
-/// A cut does not tell the store, which has pages of before that reclaim wrote back.
+/// Reclaim wrote pages back before the cut, and the store has them no more.
 #[test]
-fn pages_written_back_before_a_cut_may_show_when_the_file_is_lengthened() {
+fn pages_written_back_before_a_cut_are_zero_when_the_file_is_lengthened() {
     const PAGES: u64 = 4096;
     let file = FileId(0);
     let write = |page: u64, pages: u64| EventKind::FileWrite {

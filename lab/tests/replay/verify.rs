@@ -13,13 +13,14 @@ use vellum_trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
 const PAGE: u64 = 4096;
 
 /// Defects that show in random workloads on several CPUs.
-pub const ON_SEVERAL_CPUS: [Defect; 10] = [
+pub const ON_SEVERAL_CPUS: [Defect; 11] = [
     Defect::CowWithoutCopy,
     Defect::CowCopiesNothing,
     Defect::LostWrite,
     Defect::MissingFlush,
     Defect::LostDirty,
     Defect::DroppedTruncation,
+    Defect::KeptWhatWasCut,
     Defect::RightsKept,
     Defect::RemapLosesPages,
     Defect::LostFileWrite,
@@ -150,6 +151,26 @@ fn truncate_mapped() -> Recording {
     )
 }
 
+/// A file that is mapped is cut short, and as long again.
+fn cut_and_extend() -> Recording {
+    let size = |pages| EventKind::Truncate {
+        file: FileId(0),
+        size: pages * PAGE,
+    };
+    Recording::of(
+        &[None],
+        &[8 * PAGE],
+        &[
+            (0, map(0x100, 8, 3, true, Some(0))),
+            (0, touch(0x105, READ)),
+            (0, size(2)),
+            (0, size(8)),
+            (0, touch(0x105, READ)),
+            (0, EventKind::Exit),
+        ],
+    )
+}
+
 /// A page is written, write-protected, and later moved.
 fn protect_and_move() -> Recording {
     Recording::of(
@@ -257,6 +278,11 @@ fn each_defect_is_found_by_name() {
         (
             Defect::DroppedRmapEntry,
             truncate_mapped(),
+            Symptom::SurvivedTruncation,
+        ),
+        (
+            Defect::KeptWhatWasCut,
+            cut_and_extend(),
             Symptom::SurvivedTruncation,
         ),
         (Defect::RightsKept, protect_and_move(), Symptom::NotRefused),

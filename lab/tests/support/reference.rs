@@ -30,6 +30,8 @@ pub enum Defect {
     DroppedTruncation,
     /// Truncation misses the spaces in odd slots, as if an rmap entry were gone.
     DroppedRmapEntry,
+    /// What a truncation cut off comes back when the file grows.
+    KeptWhatWasCut,
     /// `mprotect` does not take rights away from mapped pages.
     RightsKept,
     /// `mremap` leaves the contents behind.
@@ -426,14 +428,17 @@ impl Machine<'_> {
     }
 
     fn truncate(&mut self, file: FileSlot, pages: u64) -> Result<(), OpError> {
+        let keeps = self.has(Defect::KeptWhatWasCut);
         let object = Object::File(file.0);
         let content = self.state.objects.get_mut(&object);
         let content = content.ok_or(OpError::BadFile)?;
         content.length = Some(pages);
-        content.holes_from = content.holes_from.min(pages);
         content.pages.retain(|page, _| *page < pages);
         content.dirty.retain(|page| *page < pages);
-        content.stored.retain(|page, _| *page < pages);
+        if !keeps {
+            content.holes_from = content.holes_from.min(pages);
+            content.stored.retain(|page, _| *page < pages);
+        }
         if self.has(Defect::DroppedTruncation) {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! A store of files whose unwritten pages hold a pattern instead of bytes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -25,7 +25,8 @@ enum Page {
     Bytes(Box<[u8]>),
 }
 
-type Shard = HashMap<(u64, u64), Page>;
+/// By store and page. A cut of one store looks at no other's pages.
+type Shard = HashMap<u64, BTreeMap<u64, Page>>;
 
 /// A store in the host's memory. Pages never written read as a repeated word
 /// and take no memory.
@@ -60,7 +61,8 @@ impl PatternStore {
 
     /// Number of pages written.
     pub fn written_pages(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        let written = |shard: &Mutex<Shard>| lock(shard).values().map(BTreeMap::len).sum::<usize>();
+        self.shards.iter().map(written).sum()
     }
 
     /// The word of a page that has not been written since it was discarded, if it was.
@@ -81,6 +83,11 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A page that was written.
+fn page_of(shard: &Shard, store: u64, index: u64) -> Option<&Page> {
+    shard.get(&store)?.get(&index)
+}
+
 impl BackingStore for PatternStore {
     fn page_bytes(&self) -> usize {
         self.page_bytes
@@ -88,13 +95,18 @@ impl BackingStore for PatternStore {
 
     fn read_page(&self, store: u64, index: u64, bytes: FrameBytes<'_>) -> Result<(), IoError> {
         self.faults.transfer(Transfer::Read, index)?;
-        let word = match self.shard(store, index).get(&(store, index)) {
+        let shard = self.shard(store, index);
+        let word = match page_of(&shard, store, index) {
             Some(Page::Bytes(page)) => {
                 bytes.write(0, page);
                 return Ok(());
             }
             Some(Page::Uniform(word)) => *word,
-            None => self.unwritten(store, index),
+            None => {
+                // Who looks for holes takes the locks in the other order.
+                drop(shard);
+                self.unwritten(store, index)
+            }
         };
         bytes.fill(word);
         Ok(())
@@ -107,7 +119,8 @@ impl BackingStore for PatternStore {
             Some(word) => Page::Uniform(word),
             None => Page::Bytes(bytes.into()),
         };
-        self.shard(store, index).insert((store, index), page);
+        let mut shard = self.shard(store, index);
+        shard.entry(store).or_default().insert(index, page);
         Ok(())
     }
 
@@ -117,7 +130,9 @@ impl BackingStore for PatternStore {
             holes.add(store, pages.clone());
         }
         for shard in &self.shards {
-            lock(shard).retain(|&(owner, index), _| owner != store || !pages.contains(&index));
+            if let Some(written) = lock(shard).get_mut(&store) {
+                written.retain(|index, _| !pages.contains(index));
+            }
         }
         Ok(())
     }
@@ -127,9 +142,8 @@ impl BackingStore for PatternStore {
         holes.find(store, index, stored, |pages| {
             let first = |shard: &Mutex<Shard>| {
                 let shard = lock(shard);
-                let written = shard.keys().filter(|(owner, _)| *owner == store);
-                let written = written.map(|(_, index)| *index);
-                written.filter(|index| pages.contains(index)).min()
+                let (index, _) = shard.get(&store)?.range(pages.clone()).next()?;
+                Some(*index)
             };
             self.shards.iter().filter_map(first).min()
         })
@@ -145,16 +159,20 @@ impl BackingStore for PatternStore {
         }
         let index = offset / self.page_bytes as u64;
         let within = (offset % self.page_bytes as u64) as usize;
-        Some(match self.shard(store, index).get(&(store, index)) {
+        let shard = self.shard(store, index);
+        Some(match page_of(&shard, store, index) {
             Some(Page::Bytes(page)) => word_at(page, within),
             Some(Page::Uniform(word)) => *word,
-            None => self.unwritten(store, index),
+            None => {
+                drop(shard);
+                self.unwritten(store, index)
+            }
         })
     }
 
     fn discard(&self, store: u64) {
         for shard in &self.shards {
-            lock(shard).retain(|&(owner, _), _| owner != store);
+            lock(shard).remove(&store);
         }
         let mut holes = self.holes.write().unwrap_or_else(PoisonError::into_inner);
         holes.forget(store);

@@ -376,8 +376,8 @@ impl<F: Format, R: ReverseMap> World<F, R> {
                 let (object, length) = (self.rng.pick(&self.objects), 20 + self.rng.below(20));
                 let shorter = self.rng.below(40);
                 self.on(cpu, |vm| {
-                    vm.truncate(object, shorter).unwrap();
-                    vm.truncate(object, length).unwrap();
+                    vm.set_size(object, shorter << F::FRAME_SHIFT).unwrap();
+                    vm.set_size(object, length << F::FRAME_SHIFT).unwrap();
                 });
             }
             12..=14 => self.map(cpu, space),

@@ -189,7 +189,7 @@ fn pages_unmapped_dropped_or_truncated_are_gone_on_every_cpu() {
     assert_eq!(setup.load(1000), Ok(0));
     setup.on(|vm| vm.unmap(setup.space, Vpn(1001), 1).unwrap());
     assert_eq!(setup.load(1001), Err(FaultError::NoRegion));
-    setup.on(|vm| vm.truncate(file, 3).unwrap());
+    setup.on(|vm| vm.set_size(file, 3 << 12).unwrap());
     assert_eq!(setup.load(2003), Err(FaultError::PastEnd));
 }
 

@@ -221,8 +221,10 @@ impl<R: ReverseMap> Thread<'_, R> {
     fn change_file(&mut self) {
         let (vm, file) = (&self.world.vm, self.world.file);
         match self.rng.below(4) {
-            0 => vm.truncate(file, self.rng.below(FILE_PAGES + 1)).unwrap(),
-            1 => vm.truncate(file, FILE_PAGES).unwrap(),
+            0 => vm
+                .set_size(file, self.rng.below(FILE_PAGES + 1) << 12)
+                .unwrap(),
+            1 => vm.set_size(file, FILE_PAGES << 12).unwrap(),
             2 => {
                 let first = self.rng.below(FILE_PAGES - 2);
                 vm.write_pages(file, first, 2, |_, page| page.fill(3))

@@ -370,7 +370,7 @@ fn names_of_what_has_ended_are_refused() {
     let file = vm.create_file(1, 4).unwrap();
     vm.release_object(file).unwrap();
     for id in [file, ObjectId::from_bits(u64::MAX)] {
-        assert_eq!(vm.truncate(id, 0), Err(MapError::NoObject));
+        assert_eq!(vm.set_size(id, 0), Err(FileError::NoObject));
         assert_eq!(vm.sync(id), Err(FaultError::NoObject));
         let request = MapRequest::object(id, 0, 1, RW);
         assert_eq!(vm.map(new, &request), Err(MapError::NoObject));
@@ -406,15 +406,15 @@ fn truncation_frees_the_tables_that_it_empties() {
     for request in [object.shared(), object] {
         let space = vm.create_space().unwrap();
         map(&vm, space, 1000, request);
-        vm.truncate(file, 9).unwrap();
+        vm.set_size(file, 9 << 12).unwrap();
         for page in [1001, 1005] {
             touch(&vm, space, page, Access::Write);
         }
         let tables = vm.space_stats(space).unwrap().table_bytes;
-        vm.truncate(file, 5).unwrap();
+        vm.set_size(file, 5 << 12).unwrap();
         assert_eq!(vm.space_stats(space).unwrap().table_bytes, tables);
         vm.platform().take_flushes();
-        vm.truncate(file, 1).unwrap();
+        vm.set_size(file, 1 << 12).unwrap();
         assert_eq!(vm.space_stats(space).unwrap().table_bytes, 4096);
         let flushes = vm.platform().take_flushes();
         let (_, last) = flushes.last().unwrap();
@@ -500,7 +500,7 @@ fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
     touch(&vm, child, 1005, Access::Write);
     touch(&vm, space, 1006, Access::Write);
     vm.advise(space, Vpn(1001), 1, Advice::DontNeed).unwrap();
-    vm.truncate(file, 2).unwrap();
+    vm.set_size(file, 2 << 12).unwrap();
     let mut mapped = leaves(&vm, space);
     mapped.extend(leaves(&vm, child));
     let heard = told.0.lock().unwrap().clone();

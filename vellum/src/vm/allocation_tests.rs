@@ -120,8 +120,8 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
     })
     .unwrap();
     assert!(vm.sync(file).unwrap() >= 3);
-    vm.truncate(file, 5).unwrap();
-    vm.truncate(memory, 3).unwrap();
+    vm.set_size(file, 5 << 12).unwrap();
+    vm.set_size(memory, 3 << 12).unwrap();
     let mut regions = 0;
     vm.for_each_region(parent, |_| regions += 1).unwrap();
     assert!(regions > 40);

@@ -427,16 +427,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 object.open = false;
             }
             What::Truncate { pages, .. } => {
-                if self.vm.design().reclaim {
-                    // What was cut off may be in the store or not, if reclaim wrote it, and the
-                    // store keeps it.
-                    match fault_answer(self.vm.sync(id))? {
-                        Ok(written) => self.check_sync(key, written)?,
-                        Err(refusal) => return Err(format!("sync refused: {refusal:?}")),
-                    }
-                }
                 self.vm
-                    .truncate(id, pages)
+                    .set_size(id, pages << self.shape.page_shift)
                     .map_err(|error| error.to_string())?;
                 self.model.truncate(key, pages);
                 return self.check_spaces();

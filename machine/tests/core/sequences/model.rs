@@ -88,6 +88,9 @@ pub struct Model {
     pub objects: BTreeMap<Key, Object>,
     /// What the stores hold.
     pub stores: BTreeMap<(u64, u64), Content>,
+    /// From which page on a store's pages are zero until they are written: the least at which
+    /// its file was cut.
+    cuts: BTreeMap<u64, u64>,
     /// Pages of files that the core may take for newer than the store, though
     /// they hold the same.
     pub maybe: BTreeSet<(Key, u64)>,
@@ -107,6 +110,7 @@ impl Model {
             spaces: BTreeMap::new(),
             objects: BTreeMap::new(),
             stores: BTreeMap::new(),
+            cuts: BTreeMap::new(),
             maybe: BTreeSet::new(),
             next_private: 0,
             next_key: 0,
@@ -126,7 +130,8 @@ impl Model {
 
     pub fn stored(&self, store: u64, index: u64) -> Content {
         let written = self.stores.get(&(store, index)).cloned();
-        written.unwrap_or_else(|| Content::of(pristine(store, index)))
+        let is_cut = self.cuts.get(&store).is_some_and(|first| index >= *first);
+        written.unwrap_or_else(|| Content::of(if is_cut { 0 } else { pristine(store, index) }))
     }
 
     pub fn add_object(&mut self, store: Option<u64>, pages: u64, open: bool) -> Key {
@@ -331,12 +336,18 @@ impl Model {
 
     pub fn truncate(&mut self, key: Key, pages: u64) {
         let object = self.objects.get_mut(&key).expect("object of the model");
-        let shrinks = pages < object.pages;
+        let grows = pages > object.pages;
         object.pages = pages;
-        if !shrinks {
+        if grows {
             return;
         }
         object.changed.split_off(&pages);
+        if let Some(store) = object.store {
+            let cut = self.cuts.entry(store).or_insert(pages);
+            *cut = pages.min(*cut);
+            self.stores
+                .retain(|&(owner, index), _| owner != store || index < pages);
+        }
         for space in self.spaces.values_mut() {
             let Space {
                 cells,

@@ -18,33 +18,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Sets an object's length in bytes (`ftruncate`). Pages past the new end are dropped
     /// from the cache and from every mapping, copies that private mappings made of them
-    /// too, and the rest of the page of the new end is zeroed. What is added reads as
-    /// zeroes and takes no memory. A file's store is told to discard the pages, after
-    /// they have left the cache.
+    /// too, and the rest of the page of the new end is zeroed. A file's store is told to
+    /// discard the pages, after they have left the cache. What is added reads as zeroes and
+    /// takes no memory; pages that a file has never had read as its store defines.
     ///
     /// Not called pinned. Waits for writes to what is cut off or added, and for pages
     /// that are being read or written back.
     ///
     /// # Errors
-    /// [`FileError::TooLarge`]. Of a file [`FileError::Io`] if the page of the new or old
-    /// end could not be read, with nothing changed; or if the store did not discard
-    /// pages: the object has its new length then, and the call can be made again.
+    /// [`FileError::NoObject`]. [`FileError::TooLarge`], if `size` is past [`Vm::MAX_SIZE`].
+    /// [`FileError::OutOfMemory`] or [`FileError::GroupLimit`] if the page of the new or old
+    /// end could not be had. Of a file [`FileError::Io`] if that page could not be read, with
+    /// nothing changed; or if the store did not discard pages: the object has its new length
+    /// then, and the call can be made again.
     pub fn set_size(&self, id: ObjectId, size: u64) -> Result<(), FileError> {
         if size > Self::MAX_SIZE {
             return Err(FileError::TooLarge);
         }
-        self.resize(id, size, true)
-    }
-
-    /// [`Vm::set_size`], which tells the store of it only if `discards`.
-    pub(in crate::space) fn resize(
-        &self,
-        id: ObjectId,
-        size: u64,
-        discards: bool,
-    ) -> Result<(), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        self.with_room(|| self.resize_once(object, id.handle, size, discards))
+        self.with_room(|| self.resize_once(object, id.handle, size))
     }
 
     fn resize_once(
@@ -52,7 +44,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object: &Object<R::Object>,
         handle: u32,
         size: u64,
-        discards: bool,
     ) -> Result<(), FileError> {
         loop {
             let from = self.page_of(object.size().min(size));
@@ -67,17 +58,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.objects.extend_to(object, (size, self.pages_for(size)));
                 return Ok(());
             }
-            return self.shorten(object, handle, size, discards);
+            return self.shorten(object, handle, size);
         }
     }
 
-    fn shorten(
-        &self,
-        object: &Object<R::Object>,
-        handle: u32,
-        size: u64,
-        discards: bool,
-    ) -> Result<(), FileError> {
+    fn shorten(&self, object: &Object<R::Object>, handle: u32, size: u64) -> Result<(), FileError> {
         let tail = self.within_page(size);
         if tail != 0 {
             self.fetch_if_stored(object, handle, self.page_of(size))?;
@@ -91,10 +76,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.zap_copies(handle, pages);
         });
         self.clear_tail(object, handle, size)?;
-        if discards {
-            self.discard(object, handle, pages..u64::MAX)?;
-        }
-        Ok(())
+        self.discard(object, handle, pages..u64::MAX)
     }
 
     /// Makes a hole of `len` bytes at `offset` (`FALLOC_FL_PUNCH_HOLE`): whole pages in

@@ -23,7 +23,7 @@ use crate::rmap::{ReverseMap, Verdict};
 use crate::space::locks::flush::{Lost, TakenAway};
 use crate::space::regions::zap::Zap;
 use crate::space::state::account::Resident;
-use crate::space::state::error::{FileError, MapError};
+use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
@@ -313,23 +313,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.objects.let_go_run(&self.memory, pin, locked);
         }
         done
-    }
-
-    /// Sets an object's length in pages. Pages after the new end are dropped from the
-    /// cache and from every mapping, copies that private mappings made of them
-    /// too; accesses there then fail with [`FaultError::PastEnd`](crate::space::FaultError::PastEnd).
-    /// A length beyond [`Vm::MAX_SIZE`] is that one ([`Vm::set_size`] refuses it instead).
-    ///
-    /// # Errors
-    /// [`MapError::NoObject`]. [`MapError::OutOfMemory`] if the object grows, its old end
-    /// lies within a page, and that could not be had.
-    pub fn truncate(&self, id: ObjectId, pages: u64) -> Result<(), MapError> {
-        self.resize(id, self.bytes_in(pages), false)
-            .map_err(|error| match error {
-                FileError::NoObject => MapError::NoObject,
-                FileError::GroupLimit(group) => MapError::GroupLimit(group),
-                _ => MapError::OutOfMemory,
-            })
     }
 
     /// Unmaps the private copies of an object's pages at or after `first`.

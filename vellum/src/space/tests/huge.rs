@@ -466,7 +466,7 @@ fn cuts<R: ReverseMap>(text: &str) {
     touch(vm, space, BASE + 31, Access::Write);
     assert_eq!(world.large(), [BASE + PAGES]);
     // In the middle of the second.
-    vm.truncate(object, PAGES + 50).unwrap();
+    vm.set_size(object, (PAGES + 50) << 12).unwrap();
     assert!(world.large().is_empty());
     let past = vm.fault(space, (BASE + PAGES + 50) << 12, Access::Read);
     assert_eq!(past, Err(FaultError::PastEnd));

@@ -31,7 +31,7 @@ fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
         .unwrap();
     vm.pin_pages(space, Vpn(2003), Access::Write, &mut frames[1..])
         .unwrap();
-    vm.truncate(file, 0).unwrap();
+    vm.set_size(file, 0).unwrap();
     vm.audit().unwrap();
     assert_eq!(vm.exit(space), Ok(true));
     vm.release_object(file).unwrap();

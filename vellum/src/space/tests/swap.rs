@@ -336,7 +336,7 @@ fn truncated<R: ReverseMap>(design: &str) {
     let child = vm.fork(space).unwrap();
     out(&vm, space, 8);
     assert_eq!(swapped(&vm, space), 8, "{design}");
-    vm.truncate(file, 4).unwrap();
+    vm.set_size(file, 4 << 12).unwrap();
     vm.audit().unwrap();
     assert_eq!(
         (swapped(&vm, space), swapped(&vm, child)),

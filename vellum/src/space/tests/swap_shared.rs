@@ -229,7 +229,7 @@ fn cut<R: ReverseMap>(design: &str) {
     assert_eq!((tail[6], tail[7], tail[4095]), (81, 0, 0), "{design}");
     assert_eq!(world.load(world.space, 85), 0);
     assert_eq!(world.load(world.space, 79), 80);
-    vm.truncate(world.object, 0).unwrap();
+    vm.set_size(world.object, 0).unwrap();
     assert_eq!((world.counts(), vm.swap_stats().free), ((0, 0), SLOTS));
     world.finish(&[]);
 }

@@ -295,7 +295,7 @@ fn freed_table<R: ReverseMap>() {
         let file = world.vm.create_shared_memory(2).unwrap();
         world.object(space, file, 0, 0x1000, 2, true);
         world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
-        world.vm.truncate(file, 0).unwrap();
+        world.vm.set_size(file, 0).unwrap();
         world.vm.unmap(space, Vpn(0x1000), 2).unwrap();
         world.anonymous(space, 0x1000, 2);
         world.store(ZERO, space, at(0x1001, 0), 2).unwrap();

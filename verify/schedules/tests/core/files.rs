@@ -31,7 +31,7 @@ explored! {
 
 fn truncate_faults<R: ReverseMap>() {
     let files = files::<R>(3, "faultaround=1");
-    let truncate = |_| files.world.vm.truncate(files.file, 2).unwrap();
+    let truncate = |_| files.world.vm.set_size(files.file, 2 << 12).unwrap();
     let work = |cpu: CpuId| files.use_pages(cpu, 1..4);
     files.world.run(&[&truncate, &work, &work]);
     files.check_end(files.space, 2, &[SHARED, PRIVATE]);
@@ -47,7 +47,7 @@ fn truncate_around<R: ReverseMap>() {
             .read_pages(files.file, 0, PAGES, |_, _| {})
             .unwrap()
     });
-    let truncate = |_| files.world.vm.truncate(files.file, 2).unwrap();
+    let truncate = |_| files.world.vm.set_size(files.file, 2 << 12).unwrap();
     let work = |cpu: CpuId| files.use_pages(cpu, u64::from(cpu.0)..4);
     files.world.run(&[&truncate, &work, &work]);
     files.check_end(files.space, 2, &[SHARED, PRIVATE]);
@@ -58,7 +58,7 @@ fn truncate_fork<R: ReverseMap>() {
     let files = files::<R>(3, "forkcopy=all,faultaround=4");
     files.world.alone(|| files.use_pages(ZERO, 0..PAGES));
     let child = AtomicU64::new(0);
-    let truncate = |_| files.world.vm.truncate(files.file, 2).unwrap();
+    let truncate = |_| files.world.vm.set_size(files.file, 2 << 12).unwrap();
     let fork = |cpu: CpuId| {
         let id = files.world.vm.fork(files.space).unwrap();
         child.store(id.to_bits(), Ordering::SeqCst);
@@ -75,7 +75,7 @@ fn truncate_fork<R: ReverseMap>() {
 fn truncate_remap<R: ReverseMap>() {
     let files = files::<R>(3, "");
     files.world.alone(|| files.use_pages(ZERO, 0..PAGES));
-    let truncate = |_| files.world.vm.truncate(files.file, 2).unwrap();
+    let truncate = |_| files.world.vm.set_size(files.file, 2 << 12).unwrap();
     let remap = |_| {
         for (from, to) in [(SHARED, 0x11fe), (PRIVATE, 0x2000)] {
             files
@@ -105,7 +105,7 @@ fn truncate_remap<R: ReverseMap>() {
 fn truncate_unmap<R: ReverseMap>() {
     let files = files::<R>(3, "");
     files.world.alone(|| files.use_pages(ZERO, 0..PAGES));
-    let truncate = |_| files.world.vm.truncate(files.file, 1).unwrap();
+    let truncate = |_| files.world.vm.set_size(files.file, 1 << 12).unwrap();
     let unmap = |_| {
         for base in [SHARED, PRIVATE] {
             files.world.vm.unmap(files.space, Vpn(base + 2), 2).unwrap();
@@ -134,7 +134,7 @@ fn truncate_unmap<R: ReverseMap>() {
 fn truncate_protect<R: ReverseMap>() {
     let files = files::<R>(3, "");
     files.world.alone(|| files.use_pages(ZERO, 0..PAGES));
-    let truncate = |_| files.world.vm.truncate(files.file, 1).unwrap();
+    let truncate = |_| files.world.vm.set_size(files.file, 1 << 12).unwrap();
     let protect = |_| {
         for prot in [RW.union(Prot::EXECUTE), RW] {
             for base in [SHARED, PRIVATE] {
@@ -166,7 +166,7 @@ fn truncate_exit<R: ReverseMap>() {
         }
         child
     });
-    let truncate = |_| files.world.vm.truncate(files.file, 1).unwrap();
+    let truncate = |_| files.world.vm.set_size(files.file, 1 << 12).unwrap();
     let exit = |_| assert_eq!(files.world.vm.exit(child), Ok(true));
     let fork = |cpu: CpuId| {
         let id = files.world.vm.fork(files.space).unwrap();
@@ -191,7 +191,7 @@ fn truncate_reuse<R: ReverseMap>() {
     });
     let truncate = |cpu: CpuId| {
         for end in [4, 2, 0] {
-            world.vm.truncate(files.file, end).unwrap();
+            world.vm.set_size(files.file, end << 12).unwrap();
             world.drain();
             let space = world.vm.create_space().unwrap();
             world.anonymous(space, 0x4_0000 + end, 1);
@@ -229,7 +229,7 @@ fn lookup_reuse<R: ReverseMap>() {
     });
     let change = |cpu: CpuId| {
         for round in 1..8 {
-            world.vm.truncate(memory, 0).unwrap();
+            world.vm.set_size(memory, 0).unwrap();
             let address = at(0x1000, 0);
             world.vm.fault(space, address, Access::Write).unwrap();
             world.store(cpu, space, address, SECRET | round).unwrap();
@@ -281,7 +281,7 @@ fn truncate_memory<R: ReverseMap>() {
         world.object(space, memory, 0, SHARED, 4, true);
         (space, memory)
     });
-    let truncate = |_| world.vm.truncate(memory, 1).unwrap();
+    let truncate = |_| world.vm.set_size(memory, 1 << 12).unwrap();
     let work = |cpu: CpuId| {
         for page in [3, 2, 0] {
             let stored = world.store(cpu, space, at(SHARED + page, u64::from(cpu.0)), 7);
@@ -355,7 +355,7 @@ fn truncate_extend<R: ReverseMap>() {
     let world = &files.world;
     let change = |_| {
         for round in 1..4 {
-            world.vm.truncate(files.file, 1).unwrap();
+            world.vm.set_size(files.file, 1 << 12).unwrap();
             world
                 .vm
                 .write_pages(files.file, 1, 2, |_, bytes| bytes.fill(round))

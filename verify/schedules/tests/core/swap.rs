@@ -302,7 +302,7 @@ fn truncated_beside_out<R: ReverseMap>() {
     let out = |_| {
         let _ = world.vm.advise(space, Vpn(FILE), PAGES, Advice::PageOut);
     };
-    let truncate = |_| world.vm.truncate(file, 1).unwrap();
+    let truncate = |_| world.vm.set_size(file, 1 << 12).unwrap();
     let look = |cpu: CpuId| {
         for page in 0..PAGES {
             let seen = world.load(cpu, space, at(FILE + page, 0));

@@ -192,7 +192,7 @@ fn sync_protect<R: ReverseMap>() {
 fn write_truncate<R: ReverseMap>() {
     let files = files::<R>(3, "");
     let world = &files.world;
-    world.alone(|| world.vm.truncate(files.file, 0).unwrap());
+    world.alone(|| world.vm.set_size(files.file, 0).unwrap());
     let write = |_| {
         for round in 1..3 {
             world
@@ -205,7 +205,7 @@ fn write_truncate<R: ReverseMap>() {
     };
     let truncate = |_| {
         for _ in 0..2 {
-            world.vm.truncate(files.file, 0).unwrap();
+            world.vm.set_size(files.file, 0).unwrap();
         }
     };
     let sync = |_| {

@@ -77,7 +77,7 @@ fn emptied<R: ReverseMap>() {
     });
     let truncate = |_| {
         for end in [1, 0] {
-            world.vm.truncate(file, end).unwrap();
+            world.vm.set_size(file, end << 12).unwrap();
         }
     };
     let remap = |_| {
@@ -137,7 +137,7 @@ fn many_spaces<R: ReverseMap>() {
             child
         })
     });
-    let truncate = |_| world.vm.truncate(files.file, 1).unwrap();
+    let truncate = |_| world.vm.set_size(files.file, 1 << 12).unwrap();
     let fork = |cpu: CpuId| {
         let child = world.vm.fork(children[0]).unwrap();
         let _ = world.store(cpu, child, at(PRIVATE + 2, 2), 3);

@@ -121,7 +121,7 @@ impl<R: ReverseMap> Case<R> {
     }
 
     fn cut(&self) {
-        self.world.vm.truncate(self.object, 0).unwrap();
+        self.world.vm.set_size(self.object, 0).unwrap();
     }
 
     fn page_out(&self) {

@@ -1,6 +1,7 @@
 //! Objects by bytes beside a vector of bytes: what is read is what was written, holes
 //! take no memory, limits are kept to the page, and a call that fails changed nothing.
 
+mod cuts;
 mod edges;
 mod limits;
 

@@ -12,6 +12,7 @@ swept! {
     a_fault_around_beside_a_hole_maps_no_page_that_left => around_hole;
     a_fault_that_locks_its_page_beside_a_cut_maps_no_page_that_left => locking_fault_cut;
     a_page_read_beside_a_hole_in_its_store_does_not_appear_again => store_hole;
+    a_page_cut_off_beside_a_fault_does_not_come_back_from_its_store => store_cut;
     a_private_copy_beside_a_cut_holds_nothing_that_was_cut_off => private_cut;
     a_page_that_could_not_be_read_is_read_by_the_next => unreadable;
     a_page_is_read_once_beside_a_store => read_once;
@@ -62,7 +63,7 @@ fn a_page_that_could_not_be_read_leaves_once() {
 fn cut_unreadable<R: ReverseMap>(preemption: &Preemption, more: usize) {
     let shared = Arc::new(Shared::<R>::new(true, "faultaround=1"));
     let (vm, object) = (&shared.world.vm, shared.object);
-    let cut = |_| vm.truncate(object, 0).unwrap();
+    let cut = |_| vm.set_size(object, 0).unwrap();
     beside_unreadable(&shared, preemption, more, &cut);
     let cached = || vm.object_stats(object).unwrap().cached;
     assert_eq!(shared.world.alone(cached), 0);
@@ -112,12 +113,35 @@ fn cut_beside_fault<R: ReverseMap>(preemption: &Preemption, design: &str) {
     };
     let cut = |_| {
         for pages in [0, PAGES] {
-            vm.truncate(shared.object, pages).unwrap();
+            vm.set_size(shared.object, pages << 12).unwrap();
         }
     };
     world.run_preempted(preemption, [&load, &cut]);
     for place in [FIRST, SECOND, PRIVATE] {
         assert_eq!(shared.load_alone(place, 0), Ok(0), "at {place:#x}");
+    }
+    shared.finish();
+}
+
+/// What the store has of a page that was cut off is discarded before the file can grow.
+fn store_cut<R: ReverseMap>(preemption: &Preemption) {
+    let shared = Shared::<R>::new(true, "faultaround=1");
+    let (world, vm) = (&shared.world, &shared.world.vm);
+    let load = |cpu| {
+        let seen = world.load(cpu, shared.space, at(SECOND + 1, 0));
+        let is_old = seen == Ok(pristine(3, 1));
+        let fits = is_old || matches!(seen, Ok(0) | Err(FaultError::PastEnd));
+        assert!(fits, "{seen:?}");
+    };
+    let cut = |_| {
+        for pages in [1, PAGES] {
+            vm.set_size(shared.object, pages << 12).unwrap();
+        }
+    };
+    world.run_preempted(preemption, [&load, &cut]);
+    for place in [FIRST, SECOND, PRIVATE] {
+        assert_eq!(shared.load_alone(place, 0), Ok(pristine(3, 0)));
+        assert_eq!(shared.load_alone(place + 1, 0), Ok(0), "at {place:#x}");
     }
     shared.finish();
 }
@@ -153,7 +177,7 @@ fn fault_end<R: ReverseMap>(preemption: &Preemption) {
         let seen = world.load(cpu, shared.space, at(SECOND + 2, 0));
         assert!(matches!(seen, Ok(0) | Err(FaultError::PastEnd)));
     };
-    let cut = |_| vm.truncate(shared.object, 1).unwrap();
+    let cut = |_| vm.set_size(shared.object, 1 << 12).unwrap();
     world.run_preempted(preemption, [&load, &cut]);
     for page in [1, 2] {
         for place in [FIRST, SECOND, PRIVATE] {
@@ -198,7 +222,7 @@ fn private_cut<R: ReverseMap>(preemption: &Preemption) {
     };
     let cut = |_| {
         for pages in [0, PAGES] {
-            vm.truncate(shared.object, pages).unwrap();
+            vm.set_size(shared.object, pages << 12).unwrap();
         }
     };
     world.run_preempted(preemption, [&store, &cut]);

@@ -90,7 +90,7 @@ fn file_at<R: ReverseMap>(world: &Pae<R>, space: SpaceId, page: u64) -> ObjectId
 fn truncate_file<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = world::<R>();
     let file = file_at(&world, space, START + 1);
-    let truncate = |_| world.vm.truncate(file, 0).unwrap();
+    let truncate = |_| world.vm.set_size(file, 0).unwrap();
     let lift = |_| assert_eq!(world.vm.relieve_low(1), 1);
     world.run_preempted(preemption, [&truncate, &lift]);
     assert_eq!(word(&world, space, START + 1), Err(FaultError::PastEnd));
@@ -131,7 +131,7 @@ fn remap_pages<R: ReverseMap>() {
     let lift = |_| {
         world.vm.relieve_low(2);
     };
-    let truncate = |_| world.vm.truncate(file, 0).unwrap();
+    let truncate = |_| world.vm.set_size(file, 0).unwrap();
     // Whoever has moved tables waits for all others before the call ends.
     let steps = vec![
         Step::until(0, is_free),

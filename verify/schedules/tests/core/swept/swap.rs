@@ -125,7 +125,7 @@ fn slot_changed<R: ReverseMap>(preemption: &Preemption) {
     };
     let replace = |cpu| {
         for pages in [0, PAGES] {
-            world.vm.truncate(shared.object, pages).unwrap();
+            world.vm.set_size(shared.object, pages << 12).unwrap();
         }
         for page in [1, 0] {
             world.store(cpu, space, at(FIRST + page, 0), 6).unwrap();

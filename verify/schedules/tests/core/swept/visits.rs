@@ -129,7 +129,7 @@ fn visit_cut<R: ReverseMap>(preemption: &Preemption) {
         let report = world.vm.scan_space(space, PageRange::new(Vpn(FIRST), 1));
         assert!(report.unwrap().hits <= 3);
     };
-    let cut = |_| world.vm.truncate(object, 0).unwrap();
+    let cut = |_| world.vm.set_size(object, 0).unwrap();
     world.run_preempted(preemption, [&visit, &cut]);
     world.finish(&[space], &[object]);
 }

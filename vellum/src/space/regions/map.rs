@@ -42,7 +42,8 @@ pub enum Placement {
     /// are what the format cannot map, and the lowest pages, which are kept free so that null
     /// pointers fault.
     Hint(Vpn),
-    /// There, in place of whatever is mapped.
+    /// There, in place of whatever is mapped; at the lowest pages too, so an embedder that wants
+    /// null pointers to fault refuses them to its programs, as Linux does below `mmap_min_addr`.
     Fixed(Vpn),
     /// There, if nothing is mapped.
     FixedFree(Vpn),
@@ -57,7 +58,7 @@ pub struct MapRequest {
     /// load. The region shows the rights that it gives.
     pub prot: Prot,
     /// [`Traits::SHARED`], [`Traits::LOCKED`], and for private zeroes [`Traits::GROWS_DOWN`], or
-    /// none.
+    /// none. The others, which regions get by other calls, are refused.
     pub traits: Traits,
     /// What it shows.
     pub source: Source,
@@ -182,7 +183,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`MapError::WrongKind`].
     fn checked_request(request: &MapRequest) -> Result<MapRequest, MapError> {
         let is_plain = request.source == Source::Anonymous && !request.traits.has(Traits::SHARED);
-        if request.traits.has(Traits::GROWS_DOWN) && !is_plain {
+        let is_known = Traits::REQUESTED.has(request.traits);
+        if !is_known || request.traits.has(Traits::GROWS_DOWN) && !is_plain {
             return Err(MapError::WrongKind);
         }
         let is_usable = |start: Vpn| {

@@ -191,7 +191,8 @@ pub enum MapError {
     Locked,
     /// What was asked for exists for private memory without an object only (`EINVAL`): growing
     /// down ([`Traits::GROWS_DOWN`](crate::space::Traits::GROWS_DOWN)), and advice to free
-    /// ([`Advice::Free`](crate::space::Advice::Free)).
+    /// ([`Advice::Free`](crate::space::Advice::Free)). Or no mapping can ask for it
+    /// ([`MapRequest::traits`](crate::space::MapRequest::traits)).
     WrongKind,
     /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
     Pinned,
@@ -215,7 +216,7 @@ impl fmt::Display for MapError {
             MapError::NoGap => "no gap is wide enough",
             MapError::Limit => "a limit of the address space would be exceeded",
             MapError::Locked => "part of the range is locked",
-            MapError::WrongKind => "only private memory without an object can be asked for that",
+            MapError::WrongKind => "such memory cannot have what was asked for",
             MapError::Pinned => "the caller's CPU is pinned",
             MapError::Loaded => "the address space is loaded",
             MapError::OutOfMemory => "out of memory",

@@ -29,9 +29,14 @@ impl Traits {
     /// The heap that `set_heap_end` manages.
     pub const HEAP: Traits = Traits(1 << 10);
     /// Private pages have been made in it: fork must copy its entries.
-    pub const HAS_PRIVATE: Traits = Traits(1 << 11);
+    pub(in crate::space) const HAS_PRIVATE: Traits = Traits(1 << 11);
     /// Reclaim leaves its pages in memory ([`Vm::lock_pages`](crate::space::Vm::lock_pages)).
     pub const LOCKED: Traits = Traits(1 << 16);
+
+    /// What a request to map may ask for. The others say what a region has become.
+    pub(in crate::space) const REQUESTED: Traits = Traits::SHARED
+        .union(Traits::GROWS_DOWN)
+        .union(Traits::LOCKED);
 
     /// Where the largest folio of a region is kept: log2 of its pages and one, or 0.
     const FOLIO_SHIFT: u32 = 12;

@@ -140,6 +140,28 @@ fn nothing_but_private_zeroes_grows_down() {
     assert!(vm.map(space, &zeroes.growing_down()).is_ok());
 }
 
+/// A heap, the largest folio and private pages come of other calls: a region that only says it
+/// has them would be taken for what it is not.
+#[test]
+fn what_regions_become_is_not_asked_for() {
+    let vm = vm();
+    let space = vm.create_space().unwrap();
+    let advised = Traits::NONE.with_folio(Some(2));
+    let before = vm.audit().unwrap();
+    for traits in [Traits::HEAP, Traits::HAS_PRIVATE, advised] {
+        for more in [Traits::NONE, Traits::SHARED] {
+            let request = MapRequest {
+                traits: traits.union(more),
+                ..MapRequest::anonymous(2, RW)
+            };
+            assert_eq!(vm.map(space, &request), Err(MapError::WrongKind));
+        }
+    }
+    assert_eq!(vm.audit().unwrap(), before);
+    let shared = MapRequest::anonymous(2, RW).shared();
+    assert!(vm.map(space, &shared).is_ok());
+}
+
 #[test]
 fn pages_of_objects_are_not_given_up_by_advice() {
     let vm = vm();

@@ -128,7 +128,7 @@ pub struct TaskToken(pub u64);
 ///
 /// Its methods run on the stack of whoever calls the manager. Built with optimisation, the
 /// manager takes less than 16 KiB of it in any call, [`Vm::new`](crate::Vm::new) included
-/// (`c/tests/border.c` measures it); what the platform's own methods take comes on top.
+/// (`embed/c/tests/border.c` measures it); what the platform's own methods take comes on top.
 ///
 /// # Safety
 /// The core turns what these methods say into memory accesses, so:

@@ -1,4 +1,4 @@
-//! `cargo xtask c`: the header of `c/` is what its sources say, and the programs in C that
+//! `cargo xtask c`: the header of `embed/c/` is what its sources say, and the programs in C that
 //! use it compile without a warning, and find nothing wrong.
 
 use std::fs;
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .ok_or("the workspace has no directory")?;
-    let c = root.join("c");
+    let c = root.join("embed/c");
     let header = header_path(&c);
     let written = header_of(&c)?;
     if args.write {
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     let there = fs::read_to_string(&header).map_err(|error| in_file(&header, &error))?;
     if there != written {
         return Err(format!(
-            "{} is not what c/src says: cargo xtask c --write",
+            "{} is not what embed/c/src says: cargo xtask c --write",
             header.display()
         ));
     }
@@ -117,7 +117,7 @@ fn header_of(c: &Path) -> Result<String, String> {
     });
     let bindings = builder
         .generate()
-        .map_err(|error| format!("c/src: {error}"))?;
+        .map_err(|error| format!("embed/c/src: {error}"))?;
     let mut text = Vec::new();
     bindings.write(&mut text);
     String::from_utf8(text).map_err(|error| format!("the header: {error}"))
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_header_is_what_the_sources_of_the_c_interface_say() {
-        let c = Path::new(env!("CARGO_MANIFEST_DIR")).join("../c");
+        let c = Path::new(env!("CARGO_MANIFEST_DIR")).join("../embed/c");
         let there = fs::read_to_string(header_path(&c)).expect("the header is there");
         let written = header_of(&c).expect("the sources make a header");
         assert!(there == written, "write it anew: cargo xtask c --write");

@@ -46,12 +46,12 @@ enum Chore {
     /// Check that the invariants of ARCHITECTURE.md are cited where they are
     /// relied on or tested, and that no other number is
     Invariants,
-    /// Boot the kernel of `boot/` under QEMU: programs, random changes, and a replay, on a
+    /// Boot the kernel of `embed/boot/` under QEMU: programs, random changes, and a replay, on a
     /// real MMU
     Boot(boot::Args),
     /// Check the interface for C: its header, and programs that use it
     C(c::Args),
-    /// Write the manual pages in man/ from the command's definitions
+    /// Write the manual pages in docs/man/ from the command's definitions
     Man(man::Args),
     /// Build Debian packages: the command, and the traces apart
     Deb(deb::Args),
@@ -133,7 +133,7 @@ mod tests {
             "engine-counted",
             "history",
             "testing",
-            "verify/schedules",
+            "test/verify/schedules",
         ] {
             let package = root.join(name);
             let manifest = std::fs::read_to_string(package.join("Cargo.toml")).expect("there");

@@ -1,7 +1,7 @@
 //! The manual pages: one for `vellum` and one for each of its commands, from the
 //! definitions that the command line is parsed by.
 //!
-//! They lie in `man/`, so that a package can be built without building the command first,
+//! They lie in `docs/man/`, so that a package can be built without building the command first,
 //! and a test holds them against the definitions.
 
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<(), String> {
 
 /// Where the pages lie.
 pub fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../man")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/man")
 }
 
 fn check(
@@ -59,7 +59,7 @@ fn check(
     match stale.is_empty() {
         true => Ok(()),
         false => Err(format!(
-            "{} in man/ are not what the commands say; write them with `cargo xtask man`",
+            "{} in docs/man/ are not what the commands say; write them with `cargo xtask man`",
             stale.join(", ")
         )),
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_manual_pages_are_those_of_the_commands() {
-        let present = present(&directory()).expect("man/ is there");
+        let present = present(&directory()).expect("docs/man/ is there");
         assert_eq!(check(&pages().expect("rendered"), &present), Ok(()));
         for name in ["vellum.1", "vellum-compare.1", "vellum-history-trend.1"] {
             assert!(present.contains_key(name), "{name}");

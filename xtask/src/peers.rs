@@ -22,7 +22,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     let mut cargo = cargo();
     cargo
         .args(["run", "--quiet", "--release", "--locked", "--manifest-path"])
-        .arg(root.join("peers/Cargo.toml"))
+        .arg(root.join("test/peers/Cargo.toml"))
         // An incremental build does not inline small functions of other crates.
         .env("CARGO_INCREMENTAL", "0");
     if std::env::var_os("CARGO_TARGET_DIR").is_none() {

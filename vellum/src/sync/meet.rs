@@ -4,7 +4,7 @@
 //! may let the load pass the store, and then neither sees the other. With a full
 //! fence between the two on both sides at least one does. These types hold
 //! store, fence and load of one side together, so that none of the three can be
-//! left out where they are used; `verify/loom` checks them.
+//! left out where they are used; `test/verify/loom` checks them.
 
 use core::mem::MaybeUninit;
 

@@ -8,7 +8,7 @@ use vellum_mutants::{list, tree};
 use super::qemu::{Machine, Outcome};
 use super::{Arch, Args, Disk, build, command_line};
 
-/// Defects of the platform, by the names of `boot/src/check/defect.rs`.
+/// Defects of the platform, by the names of `embed/boot/src/check/defect.rs`.
 const PLATFORM: [&str; 5] = [
     "local-flush",
     "remote-flush",
@@ -17,7 +17,7 @@ const PLATFORM: [&str; 5] = [
     "whole-space",
 ];
 
-/// Defects of the core that leave something in a TLB, by their names in `verify/mutants/list`.
+/// Defects of the core that leave something in a TLB, by their names in `test/verify/mutants/list`.
 const CORE: [&str; 9] = [
     "cow-replace-without-flush",
     "zap-nothing-stale",
@@ -65,7 +65,7 @@ pub fn of_the_core(
     for name in CORE {
         let mutant = mutants.iter().find(|mutant| mutant.name == name);
         let mutant = mutant.ok_or_else(|| format!("there is no mutant `{name}` any more"))?;
-        for directory in ["boot", "vellum"] {
+        for directory in ["embed/boot", "vellum"] {
             copy_directory(&root.join(directory), &copy.join(directory))?;
         }
         let file = copy.join("vellum/src").join(&mutant.file);
@@ -91,7 +91,8 @@ fn write_workspace(root: &Path, copy: &Path) -> Result<(), String> {
         .split("\n[")
         .find(|table| table.starts_with("workspace.package]"));
     let package = package.ok_or("the workspace says nothing of its packages")?;
-    let members = "[workspace]\nresolver = \"3\"\nmembers = [\"vellum\"]\nexclude = [\"boot\"]\n";
+    let members =
+        "[workspace]\nresolver = \"3\"\nmembers = [\"vellum\"]\nexclude = [\"embed/boot\"]\n";
     let copied = fs::create_dir_all(copy)
         .and_then(|()| fs::write(copy.join("Cargo.toml"), format!("{members}\n[{package}")));
     copied.map_err(|error| format!("{}: {error}", copy.display()))

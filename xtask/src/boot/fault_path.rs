@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::cargo_build;
 
 #[allow(dead_code, reason = "the kernel's part of it is not used here")]
-#[path = "../../../boot/src/check/path.rs"]
+#[path = "../../../embed/boot/src/check/path.rs"]
 mod path;
 
 /// How much they may differ, in percent.
@@ -24,7 +24,7 @@ const PROGRAM: &str = "qemu-x86_64";
 /// They differ by more than [`MOST_PERCENT`], or could not be counted.
 pub fn compare(root: &Path, out: &Path, report: &str) -> Result<(), String> {
     let target = out.join("hosted");
-    cargo_build(root, "boot/hosted/Cargo.toml", &target, &[])?;
+    cargo_build(root, "embed/boot/hosted/Cargo.toml", &target, &[])?;
     let program = target.join("release/vellum-boot-hosted");
     let report: Value =
         serde_json::from_str(report).map_err(|error| format!("no report: {error}"))?;

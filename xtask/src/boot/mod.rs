@@ -1,11 +1,11 @@
-//! `cargo xtask boot`: builds the kernel in `boot/` and its RAM disk, runs it under QEMU,
+//! `cargo xtask boot`: builds the kernel in `embed/boot/` and its RAM disk, runs it under QEMU,
 //! and checks what it says.
 
 mod defects;
 mod fault_path;
 mod iso;
 mod model;
-#[path = "../../../boot/src/protocol.rs"]
+#[path = "../../../embed/boot/src/protocol.rs"]
 #[allow(unexpected_cfgs, reason = "features are the kernel's")]
 mod protocol;
 mod qemu;
@@ -256,7 +256,7 @@ fn build(
         built.push(target);
     }
     built.push("release");
-    let tried = cargo_build(root, "boot/Cargo.toml", out, &arguments);
+    let tried = cargo_build(root, "embed/boot/Cargo.toml", out, &arguments);
     tried.map_err(|error| match arch.target() {
         Some(target) => format!("{error}; it needs: rustup target add {target}"),
         None => error,

@@ -28,7 +28,7 @@ pub fn print(root: &Path, out: &Path, rmap: &str) -> Result<(), String> {
         "--features",
         rmap,
     ];
-    cargo_build_with(root, "boot/Cargo.toml", &target, &features, &FOR_SIZE)?;
+    cargo_build_with(root, "embed/boot/Cargo.toml", &target, &features, &FOR_SIZE)?;
     let kernel = target.join("release/kernel");
     let listed = Command::new("nm")
         .args(["--print-size", "--defined-only", "--radix=d"])

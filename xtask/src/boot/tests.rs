@@ -168,7 +168,7 @@ fn lines_below(directory: &std::path::Path, without: &[&str]) -> usize {
 /// What docs/embedding.md says of it.
 #[test]
 fn the_kernel_for_x86_64_can_be_read_in_an_evening() {
-    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../boot/src");
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../embed/boot/src");
     let others = [
         "aarch64",
         "check",

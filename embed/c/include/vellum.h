@@ -1,0 +1,1309 @@
+/* Vellum, a virtual-memory manager, for kernels written in C.
+ *
+ * Written by `cargo xtask c --write` from the sources in embed/c/src: change those.
+ * docs/c.md says how to build the library and how to use it.
+ *
+ * What every function asks for, unless it says otherwise:
+ *
+ * - Pointers to what is passed or returned are valid, or null. A null pointer, a number that
+ *   is none of the constants, and an address or a length that is no multiple of a page are
+ *   answered by VELLUM_STATUS_ARGUMENT, and nothing has changed then. A pointer that leads
+ *   nowhere cannot be noticed.
+ * - `vm` comes from vellum_create() and was not given to vellum_destroy().
+ * - Any number of CPUs may call at the same time. Spaces and objects are names, and stale
+ *   ones are noticed; but what a call names must not end while the call runs.
+ * - Calls that may sleep are not made while pinned, by an interrupt handler, or from a
+ *   function of `struct vellum_platform`. Those that may sleep: all but
+ *   vellum_translate(), vellum_load(), vellum_region_at(), vellum_status_text(),
+ *   vellum_stats_get(), vellum_superpage_stats_get(), vellum_space_stats_get(),
+ *   vellum_group_stats_get(), vellum_object_huge_set(), vellum_frames_alloc() and
+ *   vellum_frames_free().
+ * - The structures have no padding that matters: fields that are not set are zero.
+ */
+
+#ifndef VELLUM_H
+#define VELLUM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the kernel defines: prints `length` bytes of text, which no zero byte ends, and does
+ * not return. Called if the library finds itself or the platform broken; never because of an
+ * argument, and never because memory ran out. */
+#ifdef __cplusplus
+extern "C" [[noreturn]] void vellum_panic(const char *text, size_t length);
+#else
+_Noreturn void vellum_panic(const char *text, size_t length);
+#endif
+
+/*
+ An access that loads.
+ */
+#define VELLUM_READ 0
+
+/*
+ An access that stores.
+ */
+#define VELLUM_WRITE 1
+
+/*
+ An access that fetches an instruction.
+ */
+#define VELLUM_EXECUTE 2
+
+/*
+ The right to load.
+ */
+#define VELLUM_PROT_READ 1
+
+/*
+ The right to store.
+ */
+#define VELLUM_PROT_WRITE 2
+
+/*
+ The right to fetch instructions.
+ */
+#define VELLUM_PROT_EXECUTE 4
+
+/*
+ Write-combining, for frame buffers, instead of write-back.
+ */
+#define VELLUM_PROT_WRITE_COMBINING 16
+
+/*
+ Uncached, for registers of devices.
+ */
+#define VELLUM_PROT_UNCACHED 32
+
+/*
+ Stores are seen by all who map the object. Without an object: memory that a fork shares.
+ */
+#define VELLUM_MAP_SHARED 1
+
+/*
+ A stack: a fault below it extends it.
+ */
+#define VELLUM_MAP_GROWS_DOWN 2
+
+/*
+ The heap that vellum_brk() moves; in `struct vellum_region` only.
+ */
+#define VELLUM_MAP_HEAP 4
+
+/*
+ Its pages stay in memory once they are there, as after vellum_lock_pages().
+ */
+#define VELLUM_MAP_LOCKED 8
+
+/*
+ In the highest gap that is wide enough.
+ */
+#define VELLUM_ANYWHERE 0
+
+/*
+ At the address if that is free, or else in the highest gap.
+ */
+#define VELLUM_HINT 1
+
+/*
+ At the address, in place of whatever is mapped there.
+ */
+#define VELLUM_FIXED 2
+
+/*
+ At the address, if nothing is mapped there.
+ */
+#define VELLUM_FIXED_FREE 3
+
+/*
+ Unmap the pages of a range: private ones read as zeroes, or as the object, afterwards.
+ */
+#define VELLUM_DONT_NEED 0
+
+/*
+ Private pages may be dropped until they are stored to again: they then read as zeroes.
+ */
+#define VELLUM_FREE 1
+
+/*
+ Pages are not needed soon: they count as not used, and leave memory before those that are.
+ */
+#define VELLUM_COLD 2
+
+/*
+ Write private pages and those of shared memory to swap now.
+ */
+#define VELLUM_PAGE_OUT 3
+
+/*
+ Superpages of an object as the design says (`huge=`, of files with a backing store
+ `filehuge=`).
+ */
+#define VELLUM_HUGE_DEFAULT 0
+
+/*
+ An object without superpages.
+ */
+#define VELLUM_HUGE_NEVER 1
+
+/*
+ An object with superpages, if the design does not say `never`.
+ */
+#define VELLUM_HUGE_ALWAYS 2
+
+/*
+ How a call went. Whatever is not VELLUM_STATUS_OK says that nothing has changed, unless
+ the function says otherwise.
+ */
+enum vellum_status {
+  /*
+   As asked.
+   */
+  VELLUM_STATUS_OK = 0,
+  /*
+   A pointer is null, a number is none of the constants, or an address or a length is no
+   multiple of a page.
+   */
+  VELLUM_STATUS_ARGUMENT,
+  /*
+   No such space.
+   */
+  VELLUM_STATUS_NO_SPACE,
+  /*
+   No such object.
+   */
+  VELLUM_STATUS_NO_OBJECT,
+  /*
+   No region holds the address.
+   */
+  VELLUM_STATUS_NO_REGION,
+  /*
+   The region does not allow the access.
+   */
+  VELLUM_STATUS_PROTECTION,
+  /*
+   The page lies past the end of the mapped object.
+   */
+  VELLUM_STATUS_PAST_END,
+  /*
+   The range is empty, or lies outside of what page tables can map.
+   */
+  VELLUM_STATUS_BAD_RANGE,
+  /*
+   Part of the range is not mapped.
+   */
+  VELLUM_STATUS_NOT_MAPPED,
+  /*
+   Something else is mapped there.
+   */
+  VELLUM_STATUS_OCCUPIED,
+  /*
+   No gap is wide enough.
+   */
+  VELLUM_STATUS_NO_GAP,
+  /*
+   A limit of the space would be exceeded.
+   */
+  VELLUM_STATUS_LIMIT,
+  /*
+   The object's mount has as many pages as it may.
+   */
+  VELLUM_STATUS_FULL,
+  /*
+   The place lies past what an object may hold.
+   */
+  VELLUM_STATUS_TOO_LARGE,
+  /*
+   No frame, table or node could be had; or the memory given to vellum_create() is less
+   than vellum_heap_bytes().
+   */
+  VELLUM_STATUS_OUT_OF_MEMORY,
+  /*
+   The backing store failed.
+   */
+  VELLUM_STATUS_IO,
+  /*
+   The platform or the design cannot be used; the message says why.
+   */
+  VELLUM_STATUS_SETUP,
+  /*
+   An audit found something wrong; the message says what.
+   */
+  VELLUM_STATUS_AUDIT,
+  /*
+   Another CPU is making a manager.
+   */
+  VELLUM_STATUS_BUSY,
+  /*
+   The group of the space has as many pages as it may, and none of them can leave.
+   */
+  VELLUM_STATUS_GROUP_LIMIT,
+  /*
+   No such group, or it is the root.
+   */
+  VELLUM_STATUS_NO_GROUP,
+  /*
+   There are as many groups as can be.
+   */
+  VELLUM_STATUS_TOO_MANY_GROUPS,
+  /*
+   Spaces belong to the group.
+   */
+  VELLUM_STATUS_IN_USE,
+  /*
+   The manager's design leaves it out.
+   */
+  VELLUM_STATUS_NOT_IN_DESIGN,
+  /*
+   Part of the range is locked.
+   */
+  VELLUM_STATUS_LOCKED,
+  /*
+   Growing down, and advice to free, are for private memory without an object only.
+   */
+  VELLUM_STATUS_WRONG_KIND,
+};
+
+/*
+ What resolving a fault took.
+ */
+enum vellum_resolved {
+  /*
+   The page was mapped.
+   */
+  VELLUM_RESOLVED_MAPPED = 0,
+  /*
+   The entry was there and got the right that was missing.
+   */
+  VELLUM_RESOLVED_UPGRADED,
+  /*
+   The page was copied, and the copy mapped.
+   */
+  VELLUM_RESOLVED_COPIED,
+  /*
+   The entry allowed the access already.
+   */
+  VELLUM_RESOLVED_SPURIOUS,
+};
+
+/*
+ A manager.
+ */
+struct vellum;
+
+/*
+ A run of page frames for the manager's use alone.
+ */
+struct vellum_memory {
+  /*
+   The first: its address divided by the size of a page.
+   */
+  uint32_t first_frame;
+  /*
+   How many.
+   */
+  uint32_t frames;
+  /*
+   The node that the memory belongs to.
+   */
+  uint32_t node;
+};
+
+/*
+ Translations to forget.
+ */
+struct vellum_flush {
+  /*
+   The tag of the space whose translations they are (`struct vellum_loaded`).
+   */
+  uint32_t space;
+  /*
+   Whether all translations of the space are meant; the next two are 0 then.
+   */
+  bool all;
+  /*
+   Whether page tables were unlinked, too: entries of upper levels that the processor
+   caches must go.
+   */
+  bool tables;
+  /*
+   Address of the first page.
+   */
+  uint64_t start;
+  /*
+   Bytes.
+   */
+  uint64_t bytes;
+};
+
+/*
+ The machine under the manager. vellum_create() copies it; what it points to stays there
+ until vellum_destroy().
+
+ What is promised by filling it in:
+
+ 1. The frames in `memory` are memory that nobody else uses. The ranges are ascending and
+    do not overlap.
+ 2. A frame's address is aligned to the frame's size, and the whole frame can be read and
+    written there, for good. Distinct frames do not overlap.
+ 3. Between `pin` and the matching `unpin` the caller stays on the CPU that `pin` named,
+    from 0 to `cpus - 1`, and nobody else is pinned there. Pins of one caller nest. An
+    interrupt handler that calls the manager is another caller: either none does, or `pin`
+    keeps interrupts off.
+ 4. When `flush` returns, none of the named CPUs uses or will use a translation that the
+    request covers and that was read from the tables before the call, and accesses made
+    with them have completed.
+ 5. The kernel touches the bytes of frames that the manager uses only as aligned words of
+    8 bytes, or while nobody else may store to them (user programs and devices may, at any
+    time). The frames that `read_page` is to fill are the platform's alone until it
+    returns.
+ 6. `root_made` and `root_ends` change no entry for pages of programs.
+ 7. No function calls the manager that the platform serves, and none leaves by longjmp() or
+    by a C++ exception.
+ */
+struct vellum_platform {
+  /*
+   sizeof(struct vellum_platform): tells a kernel and a library that were compiled with
+   different headers apart.
+   */
+  uint32_t size;
+  /*
+   CPUs, 1 to 512.
+   */
+  uint32_t cpus;
+  /*
+   Nodes, 1 to 1024.
+   */
+  uint32_t nodes;
+  /*
+   Ranges in `memory`.
+   */
+  uint32_t memory_ranges;
+  /*
+   The memory to manage.
+   */
+  const struct vellum_memory *memory;
+  /*
+   Handed to every function below.
+   */
+  void *context;
+  /*
+   Where frame 0 lies in the kernel's map of all memory, or would lie if there were one;
+   used if `frame` is null.
+   */
+  void *direct_map;
+  /*
+   The address of a frame, for kernels without such a map; may be null.
+   */
+  void *(*frame)(void *context, uint32_t frame);
+  /*
+   The node of a CPU; null if there is one node.
+   */
+  uint32_t (*node_of)(void *context, uint32_t cpu);
+  /*
+   Binds the caller to its CPU, and names it: disables preemption.
+   */
+  uint32_t (*pin)(void *context);
+  /*
+   Ends the last pin.
+   */
+  void (*unpin)(void *context, uint32_t cpu);
+  /*
+   Makes CPUs forget translations, and returns when they have. Bit `n % 64` of word
+   `n / 64` of `cpus` stands for CPU `n`. Called pinned, by CPU `from`. Whoever waits for
+   a lock of the manager is pinned, and must be able to answer meanwhile.
+   */
+  void (*flush)(void *context,
+                uint32_t from,
+                const uint64_t *cpus,
+                size_t words,
+                const struct vellum_flush *request);
+  /*
+   A root table was made that nobody can have loaded: fills the entries for the kernel's
+   half of the address space. May be null, as may the next one.
+   */
+  void (*root_made)(void *context, uint32_t root);
+  /*
+   A root table is given up: clears the entries that `root_made` filled.
+   */
+  void (*root_ends)(void *context, uint32_t root);
+  /*
+   Called while spinning; `spins` counts from 0. May be null.
+   */
+  void (*relax)(void *context, uint32_t spins);
+  /*
+   The task that runs, as the scheduler names it. The next three may be null together:
+   then whoever has to wait asks again and again.
+   */
+  uint64_t (*current_task)(void *context);
+  /*
+   Sleeps until `unpark` is called for this task. A wake that comes first is not lost.
+   May return early. Never called pinned.
+   */
+  void (*park)(void *context);
+  /*
+   Wakes a task.
+   */
+  void (*unpark)(void *context, uint64_t task);
+  /*
+   Reads page `index` of a backing store into a frame; false if it cannot. Never called
+   pinned. Null if there are no files, as are the next four.
+   */
+  bool (*read_page)(void *context, uint64_t store, uint64_t index, uint32_t frame);
+  /*
+   Writes a frame to page `index` of a backing store; false if it was not taken.
+   */
+  bool (*write_page)(void *context, uint64_t store, uint64_t index, uint32_t frame);
+  /*
+   Makes what a store took survive a loss of power. Null if every write does.
+   */
+  bool (*flush_store)(void *context, uint64_t store);
+  /*
+   Makes `pages` pages from `first` on read as zeroes until they are written: a file was
+   cut off. `pages` may reach far beyond what was ever written. Null if no file is cut.
+   */
+  bool (*discard_pages)(void *context, uint64_t store, uint64_t first, uint64_t pages);
+};
+
+/*
+ Names an address space. All bits are zero in no name.
+ */
+struct vellum_space {
+  /*
+   To be kept and compared, and for nothing else.
+   */
+  uint64_t bits;
+};
+
+/*
+ What a CPU needs to run a task of a space.
+ */
+struct vellum_loaded {
+  /*
+   The tag of the space, for a PCID or an ASID.
+   */
+  uint32_t tag;
+  /*
+   The frame of the root table.
+   */
+  uint32_t root;
+};
+
+/*
+ What a page shows.
+ */
+struct vellum_translation {
+  /*
+   The frame.
+   */
+  uint32_t frame;
+  /*
+   What the entry allows: VELLUM_PROT_READ and so on.
+   */
+  uint32_t prot;
+};
+
+/*
+ Names a file or shared memory. All bits are zero in no name.
+ */
+struct vellum_object {
+  /*
+   To be kept and compared, and for nothing else.
+   */
+  uint64_t bits;
+};
+
+/*
+ What to map, and where. Zero in every field but `bytes` and `prot` asks for private zeroes
+ anywhere.
+ */
+struct vellum_map_request {
+  /*
+   How much.
+   */
+  uint64_t bytes;
+  /*
+   VELLUM_PROT_READ and so on.
+   */
+  uint32_t prot;
+  /*
+   VELLUM_MAP_SHARED and so on.
+   */
+  uint32_t flags;
+  /*
+   VELLUM_ANYWHERE, VELLUM_HINT, VELLUM_FIXED or VELLUM_FIXED_FREE.
+   */
+  uint32_t placement;
+  /*
+   For all but VELLUM_ANYWHERE.
+   */
+  uint64_t address;
+  /*
+   What is shown; zeroes if `bits` is 0.
+   */
+  struct vellum_object object;
+  /*
+   From which byte of the object on.
+   */
+  uint64_t offset;
+};
+
+/*
+ What a space may have at most.
+ */
+struct vellum_limits {
+  /*
+   Bytes of all regions together.
+   */
+  uint64_t bytes;
+  /*
+   Bytes that a stack may grow to.
+   */
+  uint64_t stack_bytes;
+  /*
+   Bytes that stay free below a stack.
+   */
+  uint64_t stack_gap_bytes;
+  /*
+   Bytes of all locked regions together.
+   */
+  uint64_t locked_bytes;
+  /*
+   Regions.
+   */
+  uint32_t regions;
+};
+
+/*
+ A region of a space.
+ */
+struct vellum_region {
+  /*
+   Address of its first byte.
+   */
+  uint64_t start;
+  /*
+   How much.
+   */
+  uint64_t bytes;
+  /*
+   VELLUM_PROT_READ and so on.
+   */
+  uint32_t prot;
+  /*
+   VELLUM_MAP_SHARED and so on.
+   */
+  uint32_t flags;
+  /*
+   What it shows; `bits` is 0 for private zeroes.
+   */
+  struct vellum_object object;
+  /*
+   Which byte of the object is the region's first.
+   */
+  uint64_t offset;
+  /*
+   The backing store of the object, if it is a file.
+   */
+  uint64_t store;
+  /*
+   Whether it is.
+   */
+  bool is_file;
+};
+
+/*
+ What vellum_collapse() did.
+ */
+struct vellum_collapsed {
+  /*
+   Ranges of a superpage's size that were looked at.
+   */
+  uint64_t scanned;
+  /*
+   Superpages made.
+   */
+  uint64_t collapsed;
+  /*
+   Where the next call goes on: vellum_user_end() when there is nothing after it.
+   */
+  uint64_t next;
+};
+
+/*
+ Superpages, folios and reservations since the manager was made.
+ */
+struct vellum_superpage_stats {
+  /*
+   Superpages mapped by faults.
+   */
+  uint64_t maps;
+  /*
+   Times there was no run of frames for a superpage, or no memory to map it.
+   */
+  uint64_t failures;
+  /*
+   Mappings of superpages that became single pages.
+   */
+  uint64_t demotions;
+  /*
+   Superpages made by vellum_collapse().
+   */
+  uint64_t collapses;
+  /*
+   Superpages that faults made of single pages in place.
+   */
+  uint64_t promotions;
+  /*
+   Runs of frames set aside.
+   */
+  uint64_t reservations;
+  /*
+   Of these, those that were broken because memory had run out.
+   */
+  uint64_t broken_reservations;
+  /*
+   Bytes that are set aside and unused now; approximate while CPUs are at work.
+   */
+  uint64_t reserved_bytes;
+  /*
+   Folios mapped.
+   */
+  uint64_t folios;
+  /*
+   Bytes of these folios.
+   */
+  uint64_t folio_bytes;
+  /*
+   Times there was no run of frames of any size for a folio, or no memory to map it.
+   */
+  uint64_t folio_failures;
+};
+
+/*
+ Names a group of spaces. All bits are zero in the name of the root, in which spaces begin
+ and which has no limit.
+ */
+struct vellum_group {
+  /*
+   To be kept and compared, and for nothing else.
+   */
+  uint32_t bits;
+};
+
+/*
+ What there is of a group.
+ */
+struct vellum_group_stats {
+  /*
+   Bytes of the pages that it is charged for; approximate while CPUs charge it.
+   */
+  uint64_t used_bytes;
+  /*
+   The most that this was since the group was made, with what CPUs had taken for it and
+   not used yet.
+   */
+  uint64_t peak_bytes;
+  /*
+   What it may be charged for; UINT64_MAX if there is no limit.
+   */
+  uint64_t limit_bytes;
+  /*
+   Bytes of its pages that reclaim had leave memory.
+   */
+  uint64_t reclaimed_bytes;
+  /*
+   Times that the limit was reached and pages of the group had to leave.
+   */
+  uint64_t limit_hits;
+  /*
+   Calls that failed because no page of it could leave.
+   */
+  uint64_t failures;
+  /*
+   Spaces that belong to it.
+   */
+  uint32_t spaces;
+};
+
+/*
+ What a space uses.
+ */
+struct vellum_space_stats {
+  /*
+   Private pages.
+   */
+  uint64_t anonymous_pages;
+  /*
+   Mapped pages of files.
+   */
+  uint64_t file_pages;
+  /*
+   Mapped pages of shared memory.
+   */
+  uint64_t shared_memory_pages;
+  /*
+   Entries that show the shared zero page, which takes no memory.
+   */
+  uint64_t zero_pages;
+  /*
+   Pages of all regions together.
+   */
+  uint64_t mapped_pages;
+  /*
+   Pages of all locked regions together, in memory or not.
+   */
+  uint64_t locked_pages;
+  /*
+   Bytes of page tables, with the root.
+   */
+  uint64_t table_bytes;
+  /*
+   Regions.
+   */
+  uint32_t regions;
+  /*
+   Users.
+   */
+  uint32_t users;
+};
+
+/*
+ What happened since the manager was made, and where memory is.
+ */
+struct vellum_stats {
+  /*
+   Frames.
+   */
+  uint64_t frames;
+  /*
+   Those that nobody uses, whether in CPUs' lists or not.
+   */
+  uint64_t free_frames;
+  /*
+   Faults that found a region.
+   */
+  uint64_t faults;
+  /*
+   Faults that found nothing to do.
+   */
+  uint64_t spurious_faults;
+  /*
+   Private pages made of zeroes.
+   */
+  uint64_t zero_fills;
+  /*
+   Private pages made by copying.
+   */
+  uint64_t cow_copies;
+  /*
+   Write-protected private pages that needed no copy.
+   */
+  uint64_t cow_reuses;
+  /*
+   Entries made that show the shared zero page.
+   */
+  uint64_t zero_maps;
+  /*
+   Pages of objects mapped, whether by the fault that asked for them or around it.
+   */
+  uint64_t file_maps;
+  /*
+   Pages read from backing stores.
+   */
+  uint64_t page_reads;
+  /*
+   Pages written to backing stores.
+   */
+  uint64_t page_writes;
+  /*
+   Objects that ended with pages that their backing store did not take.
+   */
+  uint64_t lost_objects;
+  /*
+   Forks.
+   */
+  uint64_t forks;
+  /*
+   Spaces that ended.
+   */
+  uint64_t exits;
+};
+
+/*
+ What an audit counted.
+ */
+struct vellum_audit {
+  /*
+   Spaces.
+   */
+  uint64_t spaces;
+  /*
+   Regions.
+   */
+  uint64_t regions;
+  /*
+   Objects.
+   */
+  uint64_t objects;
+  /*
+   Page tables in use.
+   */
+  uint64_t tables;
+  /*
+   Entries that map frames, the shared zero page aside.
+   */
+  uint64_t entries;
+  /*
+   Frames that the kernel holds.
+   */
+  uint64_t kernel_frames;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/*
+ A status in English, for messages. Never null, and there for good.
+ */
+const char *vellum_status_text(uint32_t status);
+
+/*
+ Bytes of a page, and of a page frame.
+ */
+size_t vellum_page_bytes(void);
+
+/*
+ The first address that programs cannot have. An entry of a root that maps this address or
+ a higher one is the kernel's.
+ */
+uint64_t vellum_user_end(void);
+
+/*
+ The bytes that vellum_create() needs for a platform and a design without reclaim; 0 if the
+ platform is not complete.
+ */
+size_t vellum_heap_bytes(const struct vellum_platform *platform);
+
+/*
+ The same with `reclaim=on`: more for each frame, CPU and node.
+ */
+size_t vellum_heap_bytes_for_reclaim(const struct vellum_platform *platform);
+
+/*
+ Makes a manager of a platform, which it copies, in `heap_bytes` bytes at `heap`, which it
+ uses until vellum_destroy(). Needs less than 16 KiB of stack, as all other calls do.
+
+ `design` may be null; or it chooses among the manager's options, as "fork=..." (docs/c.md).
+ Page tables and the reverse mapping are those that the library was built with, and naming
+ others is an error. `message` may be null: of an error it gets what is wrong, as a
+ string cut off to `message_bytes`.
+ */
+enum vellum_status vellum_create(const struct vellum_platform *platform,
+                                 const char *design,
+                                 void *heap,
+                                 size_t heap_bytes,
+                                 struct vellum **vm,
+                                 char *message,
+                                 size_t message_bytes);
+
+/*
+ Destroys a manager. Its heap and the platform's memory are the kernel's again, whatever
+ they hold. No CPU may have one of its spaces loaded, and no call may be running.
+ */
+enum vellum_status vellum_destroy(struct vellum *vm);
+
+/*
+ The bytes that a manager has taken of its heap; 0 if `vm` is null.
+ */
+size_t vellum_heap_used(const struct vellum *vm);
+
+/*
+ Makes an empty space, with one user.
+ */
+enum vellum_status vellum_space_create(struct vellum *vm, struct vellum_space *space);
+
+/*
+ Copies a space: private pages are shared until one side stores to them. Of a failure,
+ entries of the parent may have become write-protected.
+ */
+enum vellum_status vellum_fork(struct vellum *vm,
+                               struct vellum_space parent,
+                               struct vellum_space *child);
+
+/*
+ Adds a user to a space: another thread, or a child of vfork().
+ */
+enum vellum_status vellum_space_share(struct vellum *vm, struct vellum_space space);
+
+/*
+ A user leaves a space; with the last one the space ends, and no CPU may have it loaded
+ then. `ended`, which may be null, gets whether it did.
+ */
+enum vellum_status vellum_exit(struct vellum *vm, struct vellum_space space, bool *ended);
+
+/*
+ Loads a space on this CPU, as far as the manager is concerned: from now on this CPU is
+ among those that are flushed. Called before the processor gets the root.
+ */
+enum vellum_status vellum_load(struct vellum *vm,
+                               struct vellum_space space,
+                               struct vellum_loaded *loaded);
+
+/*
+ Resolves a page fault of a program: what the trap handler calls. VELLUM_STATUS_OK says that
+ the access is to be tried again. `access` is VELLUM_READ, VELLUM_WRITE or VELLUM_EXECUTE.
+ `resolved`, which may be null, gets what it took. Of a failure, a stack may have been
+ extended.
+ */
+enum vellum_status vellum_fault(struct vellum *vm,
+                                struct vellum_space space,
+                                uint64_t address,
+                                uint32_t access,
+                                enum vellum_resolved *resolved);
+
+/*
+ What the page of an address shows, by a walk of the page tables as the processor does it.
+ VELLUM_STATUS_NOT_MAPPED if no entry is there.
+ */
+enum vellum_status vellum_translate(struct vellum *vm,
+                                    struct vellum_space space,
+                                    uint64_t address,
+                                    struct vellum_translation *translation);
+
+/*
+ Maps memory; `address` gets where.
+ */
+enum vellum_status vellum_map(struct vellum *vm,
+                              struct vellum_space space,
+                              const struct vellum_map_request *request,
+                              uint64_t *address);
+
+/*
+ Unmaps whatever is mapped in a range.
+ */
+enum vellum_status vellum_unmap(struct vellum *vm,
+                                struct vellum_space space,
+                                uint64_t address,
+                                uint64_t bytes);
+
+/*
+ Sets the rights of a range, all of which is mapped.
+ */
+enum vellum_status vellum_protect(struct vellum *vm,
+                                  struct vellum_space space,
+                                  uint64_t address,
+                                  uint64_t bytes,
+                                  uint32_t prot);
+
+/*
+ Maps the pages of a range now: as stores would where memory is private and may be stored to,
+ as loads would elsewhere. Of a failure, those before stay mapped.
+ */
+enum vellum_status vellum_populate(struct vellum *vm,
+                                   struct vellum_space space,
+                                   uint64_t address,
+                                   uint64_t bytes);
+
+/*
+ Locks a range: pages that are in memory stay there, and so do those that come later.
+ vellum_populate() brings them in; both calls together are mlock(). vellum_remap() keeps it,
+ unmapping ends it, and a forked child has none of it.
+ */
+enum vellum_status vellum_lock_pages(struct vellum *vm,
+                                     struct vellum_space space,
+                                     uint64_t address,
+                                     uint64_t bytes);
+
+/*
+ Lets pages of a range leave memory again, however often they were locked.
+ */
+enum vellum_status vellum_unlock_pages(struct vellum *vm,
+                                       struct vellum_space space,
+                                       uint64_t address,
+                                       uint64_t bytes);
+
+/*
+ Gives advice on a range: VELLUM_DONT_NEED, VELLUM_FREE, VELLUM_COLD or VELLUM_PAGE_OUT.
+ VELLUM_STATUS_NOT_MAPPED if the range has a hole; the mapped parts were treated all the same.
+ VELLUM_STATUS_LOCKED if part of it is locked; nothing changed.
+ */
+enum vellum_status vellum_advise(struct vellum *vm,
+                                 struct vellum_space space,
+                                 uint64_t address,
+                                 uint64_t bytes,
+                                 uint32_t advice);
+
+/*
+ Resizes a mapping of `bytes` bytes at `address`, which lies in one region. VELLUM_FIXED
+ moves it to `to`; VELLUM_ANYWHERE moves it if it cannot grow where it is; VELLUM_HINT and
+ VELLUM_FIXED_FREE keep it in place, whatever `to` is. `moved_to` gets where it is
+ afterwards.
+ */
+enum vellum_status vellum_remap(struct vellum *vm,
+                                struct vellum_space space,
+                                uint64_t address,
+                                uint64_t bytes,
+                                uint64_t new_bytes,
+                                uint32_t placement,
+                                uint64_t to,
+                                uint64_t *moved_to);
+
+/*
+ Says where the heap of a space begins, which is empty then.
+ */
+enum vellum_status vellum_heap_start(struct vellum *vm,
+                                     struct vellum_space space,
+                                     uint64_t start);
+
+/*
+ Moves the end of the heap, which maps or unmaps private zeroes.
+ */
+enum vellum_status vellum_brk(struct vellum *vm, struct vellum_space space, uint64_t end);
+
+/*
+ Sets what a space may have. What it has already stays.
+ */
+enum vellum_status vellum_limits_set(struct vellum *vm,
+                                     struct vellum_space space,
+                                     const struct vellum_limits *limits);
+
+/*
+ The region that holds an address, found without a lock. VELLUM_STATUS_NO_REGION if there is
+ none, or no such space.
+ */
+enum vellum_status vellum_region_at(struct vellum *vm,
+                                    struct vellum_space space,
+                                    uint64_t address,
+                                    struct vellum_region *region);
+
+/*
+ Calls `each` for every region of a space, ascending, with `context`. The space's lock is
+ held meanwhile: `each` must not call the manager.
+ */
+enum vellum_status vellum_regions_each(struct vellum *vm,
+                                       struct vellum_space space,
+                                       void (*each)(void *context,
+                                                    const struct vellum_region *region),
+                                       void *context);
+
+/*
+ Makes an object for a file of `bytes` bytes in the backing store with the number `store`,
+ which is less than 2^63.
+ */
+enum vellum_status vellum_file_create(struct vellum *vm,
+                                      uint64_t store,
+                                      uint64_t bytes,
+                                      struct vellum_object *object);
+
+/*
+ Makes shared memory of `bytes` bytes, which are zero.
+ */
+enum vellum_status vellum_shared_memory_create(struct vellum *vm,
+                                               uint64_t bytes,
+                                               struct vellum_object *object);
+
+/*
+ Who made the object is done with it. It ends with its last mapping; what was stored to a
+ file is written then.
+ */
+enum vellum_status vellum_object_release(struct vellum *vm, struct vellum_object object);
+
+/*
+ Writes what was stored to a file to its backing store. `pages`, which may be null, gets
+ how many pages that were. Of a failure, those before were written.
+ */
+enum vellum_status vellum_object_sync(struct vellum *vm,
+                                      struct vellum_object object,
+                                      uint64_t *pages);
+
+/*
+ The bytes of an object.
+ */
+enum vellum_status vellum_object_size(struct vellum *vm,
+                                      struct vellum_object object,
+                                      uint64_t *bytes);
+
+/*
+ Makes an object longer or shorter. Pages past the end go, private copies of them too. If
+ the backing store does not discard what is cut off, the object is shorter all the same.
+ */
+enum vellum_status vellum_object_resize(struct vellum *vm,
+                                        struct vellum_object object,
+                                        uint64_t bytes);
+
+/*
+ Reads up to `bytes` bytes of an object, from byte `offset` on, into a buffer that nobody
+ else uses meanwhile, and that is no memory of a program. `done`, which may be null, gets how
+ many were read: fewer at the object's end only, or if a page could not be read.
+ */
+enum vellum_status vellum_object_read(struct vellum *vm,
+                                      struct vellum_object object,
+                                      uint64_t offset,
+                                      void *buffer,
+                                      size_t bytes,
+                                      size_t *done);
+
+/*
+ Writes bytes to an object, from byte `offset` on, from a buffer that nobody stores to
+ meanwhile, and makes the object longer if need be. `done`, which may be null, gets how many
+ were written: fewer only if memory ran out or the backing store failed after others had
+ been.
+ */
+enum vellum_status vellum_object_write(struct vellum *vm,
+                                       struct vellum_object object,
+                                       uint64_t offset,
+                                       const void *buffer,
+                                       size_t bytes,
+                                       size_t *done);
+
+/*
+ Says whether the pages of shared memory come in superpages from now on:
+ VELLUM_HUGE_DEFAULT, VELLUM_HUGE_NEVER or VELLUM_HUGE_ALWAYS. Pages that are there stay
+ what they are. With `never` it changes nothing.
+ */
+enum vellum_status vellum_object_huge_set(struct vellum *vm,
+                                          struct vellum_object object,
+                                          uint32_t huge);
+
+/*
+ Says how many bytes the largest folio has that a first store maps in a range: a page or a
+ power of two of them, and more than 1 MiB is as 1 MiB; 0 for what the design says
+ (`folio=`). With `folio=off` there are none all the same. VELLUM_STATUS_NOT_MAPPED, and
+ nothing has changed, if the range has a hole.
+ */
+enum vellum_status vellum_folio_advise(struct vellum *vm,
+                                       struct vellum_space space,
+                                       uint64_t address,
+                                       uint64_t bytes,
+                                       uint64_t folio_bytes);
+
+/*
+ Looks at up to `ranges` ranges of a superpage's size from `start` on, and makes a superpage
+ of each that lies in one private region, has at least `least_bytes` bytes of pages in use,
+ and none that somebody shares or holds. Pages of it that were not in use are zero, and in
+ use then. A task that calls this now and then sets the rate. Without `superpage=eager` or
+ `superpage=reserve` it does nothing.
+
+ VELLUM_STATUS_OUT_OF_MEMORY if there is no run of frames, or no page table: what was made
+ before stays, and `done` is as it was.
+ */
+enum vellum_status vellum_collapse(struct vellum *vm,
+                                   struct vellum_space space,
+                                   uint64_t start,
+                                   uint64_t ranges,
+                                   uint64_t least_bytes,
+                                   struct vellum_collapsed *done);
+
+/*
+ Superpages, folios and reservations; approximate while CPUs are at work.
+ */
+enum vellum_status vellum_superpage_stats_get(struct vellum *vm,
+                                              struct vellum_superpage_stats *stats);
+
+/*
+ Bytes of a superpage: what one entry maps of the tables above the lowest.
+ */
+size_t vellum_superpage_bytes(void);
+
+/*
+ Makes a group that is charged for at most so many bytes of pages (UINT64_MAX: no limit).
+ At its limit pages of its own leave memory, and if none can, a call that needs one fails
+ with VELLUM_STATUS_GROUP_LIMIT. Needs a design with `reclaim=on,groups=on`.
+ */
+enum vellum_status vellum_group_create(struct vellum *vm,
+                                       uint64_t limit_bytes,
+                                       struct vellum_group *group);
+
+/*
+ Ends a group that no space belongs to. What it is charged for is the root's then. Looks at
+ every frame.
+ */
+enum vellum_status vellum_group_end(struct vellum *vm,
+                                    struct vellum_group group);
+
+/*
+ Gives a group another limit. If it has more, pages of it leave until it has not, or none
+ can leave any more. `excess_bytes` may be null: it gets what is left above the limit, and
+ until that is gone everything is refused that would be charged to the group.
+ */
+enum vellum_status vellum_group_limit_set(struct vellum *vm,
+                                          struct vellum_group group,
+                                          uint64_t limit_bytes,
+                                          uint64_t *excess_bytes);
+
+/*
+ Moves a space to a group, or to the root: what it touches from now on is charged there.
+ What was charged before stays where it is. A child of fork begins in its parent's group.
+ */
+enum vellum_status vellum_group_join(struct vellum *vm,
+                                     struct vellum_space space,
+                                     struct vellum_group group);
+
+/*
+ What there is of a group that is not the root.
+ */
+enum vellum_status vellum_group_stats_get(struct vellum *vm,
+                                          struct vellum_group group,
+                                          struct vellum_group_stats *stats);
+
+/*
+ Takes `1 << order` frames in a row, aligned to as many; `order` is 10 at most. `first` gets
+ the first one's number. The audit counts them as the kernel's.
+ */
+enum vellum_status vellum_frames_alloc(struct vellum *vm,
+                                       uint32_t order,
+                                       bool zeroed,
+                                       uint32_t *first);
+
+/*
+ Gives frames back that vellum_frames_alloc() handed out, with the same order. A frame that
+ it did not hand out, or that was given back, is VELLUM_STATUS_ARGUMENT; another order cannot
+ be noticed.
+ */
+enum vellum_status vellum_frames_free(struct vellum *vm,
+                                      uint32_t first,
+                                      uint32_t order);
+
+/*
+ What a space uses. Exact if none of its tasks runs.
+ */
+enum vellum_status vellum_space_stats_get(struct vellum *vm,
+                                          struct vellum_space space,
+                                          struct vellum_space_stats *stats);
+
+/*
+ Statistics; approximate while CPUs are at work.
+ */
+enum vellum_status vellum_stats_get(struct vellum *vm, struct vellum_stats *stats);
+
+/*
+ Checks everything that the manager keeps against everything else, while no other call runs
+ on any CPU. VELLUM_STATUS_AUDIT if something is wrong; `message`, which may be null, gets
+ what, as a string cut off to `message_bytes`.
+ */
+enum vellum_status vellum_audit_run(struct vellum *vm,
+                                    struct vellum_audit *audit,
+                                    char *message,
+                                    size_t message_bytes);
+
+/*
+ For a CPU with nothing else to do: frees page tables that are kept beyond need, and gives
+ frames back to their nodes. Returns whether another call would do more.
+ */
+bool vellum_idle(struct vellum *vm);
+
+/*
+ For a CPU that is taken away: frees what is kept for it. Returns how much still waits
+ until other CPUs are done; called on that CPU until it is 0.
+ */
+uint64_t vellum_offline(struct vellum *vm);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* VELLUM_H */

@@ -94,7 +94,7 @@ const HUGE: &str = "huge=always,filehuge=always";
 /// Pages of platforms where superpages are used: of those whose memory runs out, and of the
 /// others.
 const TIGHT_PAGES: u64 = 1800;
-const MOST_PAGES: u64 = 20000;
+pub const MOST_PAGES: u64 = 20000;
 
 /// Whether windows are mappings of their own: on the format whose tables are reached
 /// through them.

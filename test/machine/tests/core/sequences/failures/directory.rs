@@ -13,7 +13,7 @@ use vellum_machine::mmu::walker;
 use vellum_machine::{Machine, PatternStore};
 
 use super::super::model::pristine;
-use super::super::run::{PLATFORMS, arena};
+use super::super::run::{MOST_PAGES, PLATFORMS, Platform, arena};
 
 /// An arena's directory grows by a frame when its leaf is full: far into the
 /// life of a space with very many regions.
@@ -21,8 +21,13 @@ use super::super::run::{PLATFORMS, arena};
 fn a_directory_that_cannot_grow_fails_one_mapping() {
     let arena = arena();
     let store = Arc::new(PatternStore::new(4096, pristine));
+    // A smaller machine's share for regions ends before the first directory is full.
+    let platform = Platform {
+        pages: MOST_PAGES,
+        ..PLATFORMS[0]
+    };
     let machine = Machine::new(
-        PLATFORMS[0].config(walker(X86_64::NAME).unwrap(), store),
+        platform.config(walker(X86_64::NAME).unwrap(), store),
         Arc::clone(&arena),
     )
     .unwrap();

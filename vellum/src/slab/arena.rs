@@ -89,6 +89,68 @@ pub(super) struct Growth {
     pub(super) leaf_frames: AtomicU32,
 }
 
+/// What items of every type have in common, compiled once.
+impl Growth {
+    /// A frame for a chunk, and its number, whose entry has a leaf.
+    #[cold]
+    #[inline(never)]
+    fn new_chunk<P: Platform>(
+        &self,
+        directory: &Directory,
+        taken: &Taken,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+        relief: Relief,
+    ) -> Result<(u32, Pfn), OutOfMemory> {
+        let frame = take_frame(pin, memory, Request::page(Site::SlabFrame).low())?;
+        let number = self.numbers.take(taken, |from, to| {
+            if directory.entry(to).is_some() {
+                return Ok(());
+            }
+            self.add_leaves(directory, pin, memory, (from, to))
+        });
+        if let Ok(Some(number)) = number {
+            return Ok((number, frame));
+        }
+        memory.put(pin, frame);
+        if number.is_ok() {
+            memory.note_refusal(pin, relief);
+        }
+        Err(OutOfMemory)
+    }
+
+    /// Adds the leaves that are missing of the entries `from` to `to`, in ascending order: if an
+    /// entry has a leaf, so have all before it.
+    #[cold]
+    fn add_leaves<P: Platform>(
+        &self,
+        directory: &Directory,
+        pin: &Pin<'_>,
+        memory: &PhysicalMemory<P>,
+        (from, to): (u32, u32),
+    ) -> Result<(), OutOfMemory> {
+        let mut number = from;
+        loop {
+            if directory.entry(number).is_none() {
+                let request = Request::page(Site::SlabDirectory).low().zeroed();
+                let frame = take_frame(pin, memory, request)?;
+                // SAFETY: the frame is zeroed and ours alone, and the directory's from here on if
+                // it is added; the caller of `Arena::new` keeps the memory alive.
+                if unsafe { directory.install(number, memory.direct(frame)) } {
+                    self.leaf_frames.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    // Somebody else has added it.
+                    memory.put(pin, frame);
+                }
+            }
+            match directory.next_leaf(number) {
+                next if next <= to => number = next,
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
 /// Vacant slots, linked by their handles.
 impl<T: Item> ChainLinks for Arena<T> {
     const END: u32 = 0;
@@ -453,14 +515,9 @@ impl<T: Item> Arena<T> {
             memory.frame_size() == self.frame_size,
             "another machine's memory"
         );
-        let frame = take_frame(pin, memory, Request::page(Site::SlabFrame).low())?;
-        let number = match self.reserve_number(pin, memory) {
-            Ok(number) => number,
-            Err(error) => {
-                memory.put(pin, frame);
-                return Err(error);
-            }
-        };
+        let (number, frame) =
+            self.growth
+                .new_chunk(&self.directory, self.taken.get(pin), pin, memory, T::RELIEF)?;
         let chunk = memory.direct(frame);
         let first = number << self.slot_bits;
         for slot in 0..self.slots {
@@ -490,25 +547,6 @@ impl<T: Item> Arena<T> {
         })
     }
 
-    /// A number for a chunk, whose entry has a leaf.
-    fn reserve_number<P: Platform>(
-        &self,
-        pin: &Pin<'_>,
-        memory: &PhysicalMemory<P>,
-    ) -> Result<u32, OutOfMemory> {
-        let taken = self.taken.get(pin);
-        let number = self.growth.numbers.take(taken, |from, to| {
-            if self.directory.entry(to).is_some() {
-                return Ok(());
-            }
-            self.add_leaves(pin, memory, from, to)
-        })?;
-        if number.is_none() {
-            memory.note_refusal(pin, T::RELIEF);
-        }
-        number.ok_or(OutOfMemory)
-    }
-
     /// Whether somebody who has `count` slots may have more: few, or a quarter of what is left for
     /// all others. So one alone gets a fifth of what the arena may have, ten one after the other
     /// leave a tenth, and whoever comes last finds a quarter of that. (What CPUs keep at hand
@@ -523,37 +561,6 @@ impl<T: Item> Arena<T> {
         let numbers = &self.growth.numbers;
         let chunks = numbers.most() - numbers.taken() + self.depot.depth();
         u64::from(chunks) * u64::from(self.slots)
-    }
-
-    /// Adds the leaves that are missing of the entries `from` to `to`, in ascending order: if an
-    /// entry has a leaf, so have all before it.
-    #[cold]
-    fn add_leaves<P: Platform>(
-        &self,
-        pin: &Pin<'_>,
-        memory: &PhysicalMemory<P>,
-        from: u32,
-        to: u32,
-    ) -> Result<(), OutOfMemory> {
-        let mut number = from;
-        loop {
-            if self.directory.entry(number).is_none() {
-                let request = Request::page(Site::SlabDirectory).low().zeroed();
-                let frame = take_frame(pin, memory, request)?;
-                // SAFETY: the frame is zeroed and ours alone, and the directory's from here on if
-                // it is added; the caller of `new` keeps the memory alive.
-                if unsafe { self.directory.install(number, memory.direct(frame)) } {
-                    self.growth.leaf_frames.fetch_add(1, Ordering::Relaxed);
-                } else {
-                    // Somebody else has added it.
-                    memory.put(pin, frame);
-                }
-            }
-            match self.directory.next_leaf(number) {
-                next if next <= to => number = next,
-                _ => return Ok(()),
-            }
-        }
     }
 
     /// Names the depot, and what changes with growth.

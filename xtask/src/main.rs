@@ -128,11 +128,11 @@ mod tests {
     fn libraries_that_are_not_compiled_as_tests_have_none() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for name in [
-            "description",
-            "engine",
-            "engine-counted",
-            "history",
-            "testing",
+            "sim/description",
+            "test/engine",
+            "test/engine-counted",
+            "lab/history",
+            "test/testing",
             "test/verify/schedules",
         ] {
             let package = root.join(name);

@@ -14,7 +14,7 @@ pub trait Keeper<P: Platform>: Send + Sync {
     fn give_up(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>);
 
     /// Page tables that wait on a CPU for their epoch, if the layer has them wait by itself.
-    /// Whoever is out of memory takes those whose epoch has passed.
+    /// A CPU that is out of memory takes those whose epoch has passed.
     fn limbo(&self, cpu: CpuId) -> Option<&Limbo> {
         let _ = cpu;
         None

@@ -30,8 +30,8 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// What [`PhysicalMemory::note_refusal`] was told last on this CPU since it was asked. It
-    /// may have been of a call that went on without the item, or of another task: whoever is told
-    /// something else than [`Relief::Memory`] tries once more before it gives up.
+    /// may have been of a call that went on without the item, or of another task: a caller that
+    /// is told something else than [`Relief::Memory`] tries once more before it gives up.
     pub(crate) fn take_refusal(&self, pin: &Pin<'_>) -> Relief {
         let word = &self.cpus.get(pin).relief;
         let noted = word.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Frames that wait for their epoch, of all CPUs: how many they may be, and how whoever
+//! Frames that wait for their epoch, of all CPUs: how many they may be, and how a CPU that
 //! needs them gets them.
 //!
 //! A CPU moves the epoch on while it retires, and again when it needs memory. One that is
-//! idle does neither, so what waits there is collected by whoever is out of memory
+//! idle does neither, so a CPU that is out of memory collects what waits there
 //! ([`Limbo`]). And if somebody stays in a pin for long, everybody else goes on retiring:
 //! a CPU on which more wait than its share says so, and calls that give up many frames
 //! then wait, unpinned, before they return.
@@ -15,27 +15,34 @@ use crate::sync::limbo::Limbo;
 
 /// Turns in which a CPU waits for others to end what they are at.
 const PATIENCE: u32 = 1 << 16;
+/// Times that the epoch moves on until what was given back can be used.
+const EPOCHS: u32 = 3;
 /// One in so many frames of the machine may wait, in equal shares for its CPUs.
 const SHARE: u64 = 8;
 
 impl<P: Platform> PhysicalMemory<P> {
-    /// What each CPU retired, with the CPU.
-    fn limbos(&self) -> impl Iterator<Item = (CpuId, &Limbo)> {
-        self.cpus.iter().enumerate().flat_map(|(number, frames)| {
-            let cpu = CpuId(number as u16);
-            let kept = self.keeper.as_ref().and_then(|keeper| keeper.limbo(cpu));
-            [Some(&frames.limbo), kept]
-                .into_iter()
-                .flatten()
-                .map(move |limbo| (cpu, limbo))
-        })
+    /// What a CPU retired: frames, and page tables that a source has wait by itself.
+    fn limbos(&self, cpu: CpuId) -> impl Iterator<Item = &Limbo> {
+        let kept = self.keeper.as_ref().and_then(|keeper| keeper.limbo(cpu));
+        [Some(&self.cpus.of(cpu).limbo), kept].into_iter().flatten()
     }
 
-    /// Retired frames that wait for their epoch, on `cpu` or on every CPU.
-    pub(crate) fn waiting(&self, cpu: Option<CpuId>) -> u64 {
-        let counted = |of: CpuId| cpu.is_none_or(|cpu| cpu == of);
-        let limbos = self.limbos().filter(|(of, _)| counted(*of));
-        limbos.map(|(_, limbo)| u64::from(limbo.len())).sum()
+    fn all_cpus(&self) -> impl Iterator<Item = CpuId> {
+        (0..self.platform.cpus()).map(|number| CpuId(number as u16))
+    }
+
+    fn waiting_on(&self, cpu: CpuId) -> u64 {
+        self.limbos(cpu).map(|limbo| u64::from(limbo.len())).sum()
+    }
+
+    /// Retired frames that wait for their epoch.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.all_cpus().map(|cpu| self.waiting_on(cpu)).sum()
+    }
+
+    /// Retired frames that wait on this CPU for their epoch.
+    pub fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
+        self.waiting_on(pin.cpu())
     }
 
     /// Waits until frames that wait for their epoch are free: all that do so now on this CPU and
@@ -46,10 +53,10 @@ impl<P: Platform> PhysicalMemory<P> {
     #[inline(never)]
     pub(crate) fn wait_for_frames(&self) -> u64 {
         let stamp = self.epochs.stamp();
-        let before = self.waiting(None);
+        let before = self.waiting();
         let mut freed = 0;
         for turn in 0..PATIENCE {
-            if self.waiting(None) == 0 {
+            if self.waiting() == 0 {
                 break;
             }
             let pin = self.pin();
@@ -57,14 +64,16 @@ impl<P: Platform> PhysicalMemory<P> {
                 return 0;
             }
             let all_passed = self.epochs.passed(stamp);
-            for (cpu, limbo) in self.limbos() {
-                loop {
-                    let passed = limbo.passed_of(cpu, &pin);
-                    if passed.is_empty() {
-                        break;
+            for cpu in self.all_cpus() {
+                for limbo in self.limbos(cpu) {
+                    loop {
+                        let passed = limbo.passed_of(cpu, &pin);
+                        if passed.is_empty() {
+                            break;
+                        }
+                        freed += u64::from(passed.count());
+                        self.release(&pin, passed);
                     }
-                    freed += u64::from(passed.count());
-                    self.release(&pin, passed);
                 }
             }
             // The epoch can move on once.
@@ -75,7 +84,23 @@ impl<P: Platform> PhysicalMemory<P> {
             }
             self.platform.relax(turn);
         }
-        freed.max(before.saturating_sub(self.waiting(None)))
+        freed.max(before.saturating_sub(self.waiting()))
+    }
+
+    /// Waits until what was given back to arenas can be used, as far as that takes no longer than
+    /// others take to end what they are at.
+    pub(crate) fn wait_for_epochs(&self) {
+        let mut moved = 0;
+        for turn in 0..PATIENCE {
+            let has_moved = self.pin().epochs().try_advance();
+            moved += u32::from(has_moved);
+            if moved == EPOCHS {
+                break;
+            }
+            if !has_moved {
+                self.platform.relax(turn);
+            }
+        }
     }
 
     /// Notes that a CPU, which has just tried to move the epoch on, has so many frames waiting.
@@ -99,10 +124,5 @@ impl<P: Platform> PhysicalMemory<P> {
     pub(super) fn share_of_waiting(frames: u64, cpus: usize, interval: u32) -> u32 {
         let share = frames / SHARE / cpus as u64;
         share.clamp(u64::from(2 * interval), u64::from(u32::MAX)) as u32
-    }
-
-    /// Retired frames that wait on this CPU for their epoch.
-    pub fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
-        self.waiting(Some(pin.cpu()))
     }
 }

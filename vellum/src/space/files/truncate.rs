@@ -442,9 +442,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn release_object(&self, id: ObjectId) -> Result<(), MapError> {
         let is_last = {
             let pin = self.pin();
-            if pin.is_nested() {
-                return Err(MapError::Pinned);
-            }
+            MapError::unless_ends(&pin)?;
             self.objects.release_named(&pin, id)
         };
         if is_last.ok_or(MapError::NoObject)? {

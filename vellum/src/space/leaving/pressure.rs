@@ -21,10 +21,6 @@ use crate::table::{Format, uses_windows};
 /// Times that room is made in one way for one call at most; each time twice as much as the time
 /// before, as far as that can be said.
 pub(in crate::space) const MOST_TRIES: u32 = 16;
-/// Times that the epoch moves on until what is given back can be used.
-const EPOCHS: u32 = 3;
-/// Looks at whether it can move on.
-const PATIENCE: u32 = 1 << 16;
 /// Pages that leave the first time that a call needs some.
 const FIRST_PAGES: u64 = 32;
 /// One in so many pages of a group leave at once, at most.
@@ -151,29 +147,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         effort.items += 1;
         if effort.items == 1 {
             // What this CPU gave back may only wait for its epoch.
-            self.wait_for_epochs();
+            self.memory.wait_for_epochs();
             return true;
         }
         let want = FIRST_PAGES << effort.items.min(MOST_TRIES);
         relief == Relief::Files
             && effort.items <= MOST_TRIES
             && self.reclaim_in(Scope::Files, want).is_some()
-    }
-
-    /// Waits until what was given back can be used, as far as that takes no longer than others take
-    /// to end what they are at.
-    fn wait_for_epochs(&self) {
-        let mut moved = 0;
-        for turn in 0..PATIENCE {
-            let has_moved = self.pin().epochs().try_advance();
-            moved += u32::from(has_moved);
-            if moved == EPOCHS {
-                break;
-            }
-            if !has_moved {
-                self.memory.platform().relax(turn);
-            }
-        }
     }
 
     /// Has pages of a group leave that has as many as it may. False if none can, or if that was

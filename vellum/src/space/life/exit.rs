@@ -48,9 +48,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // As it was when the call began, whatever becomes of the space meanwhile.
         let limits = {
             let pin = self.pin();
-            if pin.is_nested() {
-                return Err(MapError::Pinned);
-            }
+            MapError::unless_ends(&pin)?;
             self.find_space(old).ok_or(MapError::NoSpace)?.limits.get()
         };
         let new = self.create_space()?;

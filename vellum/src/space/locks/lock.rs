@@ -166,9 +166,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         id: SpaceId,
     ) -> Result<SpaceGuard<'_, P, F, R>, MapError> {
-        if self.pin().is_nested() {
-            return Err(MapError::Pinned);
-        }
+        MapError::unless_ends(&self.pin())?;
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         self.lock_alone(space);
         self.have_all(space, Beside::Nobody);
@@ -246,9 +244,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: Live<'a, R>,
         whom: Beside,
     ) -> Result<Pin<'a>, MapError> {
-        if pin.is_nested() {
-            return Err(MapError::Pinned);
-        }
+        MapError::unless_ends(&pin)?;
         drop(pin);
         if !taken {
             self.lock_alone(space);
@@ -340,9 +336,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         goal: Goal,
         whom: Beside,
     ) -> Result<(Pin<'a>, Option<&'a Tract>), MapError> {
-        if pin.is_nested() {
-            return Err(MapError::Pinned);
-        }
+        MapError::unless_ends(&pin)?;
         let (mut page, fixed) = match goal {
             Goal::Range(range) => (range.start, true),
             Goal::Anywhere(page) => {

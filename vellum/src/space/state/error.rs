@@ -6,6 +6,7 @@ use crate::frame::{NoPage, OutOfMemory};
 use crate::object::CacheError;
 use crate::platform::{GroupId, IoError};
 use crate::swap::SwapOffError;
+use crate::sync::Pin;
 
 /// Why a fault could not be resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,6 +204,16 @@ pub enum MapError {
     OutOfMemory,
     /// The group that would be charged has as many pages as it may, and none can leave.
     GroupLimit(GroupId),
+}
+
+impl MapError {
+    /// Refuses a call that may sleep if the CPU would go on being pinned when `pin` has ended.
+    pub(in crate::space) fn unless_ends(pin: &Pin<'_>) -> Result<(), MapError> {
+        match pin.is_nested() {
+            true => Err(MapError::Pinned),
+            false => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for MapError {

@@ -68,7 +68,7 @@ fn page_tables_that_sources_keep_are_had_as_well() {
         run_on(1);
         let child = vm.fork(parent).unwrap();
         vm.exit(child).unwrap();
-        let waiting = || vm.memory.waiting(None);
+        let waiting = || vm.memory.waiting();
         let before = waiting();
         run_on(0);
         assert!(before > 0, "{source}");
@@ -170,11 +170,11 @@ fn nothing_is_taken_from_a_cpu_that_is_pinned() {
     for _ in 0..2 {
         assert!(vm.memory.epochs().try_advance());
     }
-    let waiting = vm.memory.waiting(None);
+    let waiting = vm.memory.waiting();
     let pin = vm.pin();
     run_on(0);
     assert_eq!(vm.memory.wait_for_frames(), 0);
-    assert_eq!(vm.memory.waiting(None), waiting);
+    assert_eq!(vm.memory.waiting(), waiting);
     drop(pin);
     assert_eq!(vm.memory.wait_for_frames(), waiting);
     vm.audit().unwrap();

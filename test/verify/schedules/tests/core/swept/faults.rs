@@ -27,8 +27,8 @@ const LEAVING: usize = 12;
 /// Accesses from the beginning of a write until its first look at a page.
 const LOOKING: usize = 60;
 
-/// Whoever writes to a page that is being read waits for it, and it is not the object's any more
-/// when its lock is free: it could not be read, and whoever tried still has a reference.
+/// A writer to a page that is being read waits for it. When the page's lock is free, the page is not
+/// the object's any more: it could not be read, and the reader still has a reference.
 #[test]
 fn a_write_is_not_to_a_page_that_could_not_be_read() {
     for more in 0..LEAVING {

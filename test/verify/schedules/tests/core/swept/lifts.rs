@@ -108,7 +108,7 @@ fn remap_pages<R: ReverseMap>() {
         world.store(ZERO, space, at(AWAY, 0), 2).unwrap();
     });
     let world = Arc::new(world);
-    // A look at an entry would wait for whoever has the table.
+    // A look at an entry would wait for the holder of the table.
     let (frame, _) = world.alone(|| world.vm.translate(space, Vpn(AWAY)).unwrap());
     let is_free = {
         let world = Arc::clone(&world);
@@ -132,7 +132,7 @@ fn remap_pages<R: ReverseMap>() {
         world.vm.relieve_low(2);
     };
     let truncate = |_| world.vm.set_size(file, 0).unwrap();
-    // Whoever has moved tables waits for all others before the call ends.
+    // A call that has moved tables waits for all other CPUs before it ends.
     let steps = vec![
         Step::until(0, is_free),
         Step::until(1, has_moved),

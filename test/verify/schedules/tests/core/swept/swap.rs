@@ -282,7 +282,7 @@ fn a_read_beside_pages_that_leave_is_in_order() {
     vellum_schedules::sweep_task(0, 0.., file_read::<vellum::rmap::Family>);
 }
 
-/// The first page is pinned, and so stays. Whoever reclaims waits for the reader in the end.
+/// The first page is pinned, and so stays. Reclaim waits for the reader in the end.
 fn file_read<R: ReverseMap>(preemption: &Preemption) {
     let shared = idle_file::<R>();
     let (world, space) = (&shared.world, shared.space);

@@ -29,6 +29,9 @@ pub struct Args {
     /// Directory for the packages
     #[arg(short, long, value_name = "DIRECTORY", default_value = "target/deb")]
     output: PathBuf,
+    /// The command to pack, with everything built in, instead of one that is built for release
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Install them, try the command, remove them again, and check that nothing is left
     /// (needs root)
     #[arg(long = "try")]
@@ -38,15 +41,10 @@ pub struct Args {
 /// Builds the packages.
 pub fn run(args: &Args) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    succeed(cargo().current_dir(&root).args([
-        "build",
-        "--release",
-        "--quiet",
-        "--locked",
-        "-p",
-        "vellum-lab",
-    ]))?;
-    let program = target(&root).join("release/vellum");
+    let program = match &args.program {
+        Some(program) => program.clone(),
+        None => released(&root)?,
+    };
     let architecture = output(Command::new("dpkg").arg("--print-architecture"))?;
     fs::create_dir_all(&args.output).map_err(failed(&args.output))?;
     let packages = [
@@ -60,6 +58,15 @@ pub fn run(args: &Args) -> Result<(), String> {
         true => try_out(&packages),
         false => Ok(()),
     }
+}
+
+/// Builds the command as it is installed.
+fn released(root: &Path) -> Result<PathBuf, String> {
+    let package = ["-p", "vellum-lab", "--features", "full"];
+    let mut build = cargo();
+    build.args(["build", "--release", "--quiet", "--locked"]);
+    succeed(build.args(package).current_dir(root))?;
+    Ok(target(root).join("release/vellum"))
 }
 
 fn command_package(

@@ -30,6 +30,8 @@ pub fn run() -> Result<(), String> {
         "test",
         "-p",
         "vellum-lab",
+        "--features",
+        "full",
         "--test",
         "slurm",
         "--",

@@ -43,6 +43,8 @@ fn vellum(root: &Path) -> Command {
         "--locked",
         "-p",
         "vellum-lab",
+        "--features",
+        "full",
         "--",
     ]);
     cargo

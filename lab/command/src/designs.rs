@@ -6,6 +6,7 @@ use vellum_engine::{Pages, fault_around_of, gives, pages_of};
 use vellum_terminal::progress::Style;
 use vellum_trace::TraceReader;
 
+use crate::built_in::has_engines;
 use crate::failure::{Failure, OrFail};
 use crate::replay::{Options, Together, Workload, prepare_events};
 use crate::report::text;
@@ -56,7 +57,10 @@ pub(crate) fn load(
 /// # Errors
 /// A design is refused, or one has pages of another size than the others.
 pub(crate) fn common_pages(designs: &[String]) -> Result<Pages, Failure> {
-    let of = |design: &String| pages_of(design).map_err(|error| Failure::usage(error.to_string()));
+    let of = |design: &String| {
+        let pages = has_engines(design).and_then(|()| pages_of(design));
+        pages.map_err(|error| Failure::usage(error.to_string()))
+    };
     let mut common: Option<Pages> = None;
     for design in designs {
         let pages = of(design)?;

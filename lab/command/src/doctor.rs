@@ -1,15 +1,17 @@
 //! What this machine can do for the laboratory, each thing tried for real on a small
 //! scale, and what mends it where it cannot.
 
+#[cfg(feature = "simulation")]
+mod simulated;
+
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use vellum_description::Description;
 use vellum_profile::sample::DEFAULT_RATE_HZ;
-use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::progress::Interrupt;
 
 use crate::bench::host::error::packages;
 use crate::bench::host::forkfault::Helper;
@@ -21,8 +23,9 @@ use crate::linux::files::ScratchFiles;
 use crate::linux::{LinuxError, supported};
 use crate::replay::ram;
 use crate::sampled;
-use crate::scale::{self, Kept};
 use crate::shipped::shipped_trace;
+#[cfg(feature = "simulation")]
+use simulated::simulate;
 
 /// Memory that a comparison on the largest shipped trace needs, its three machines and the
 /// workload together, in MiB.
@@ -245,35 +248,9 @@ fn profile() -> Result<String, Missing> {
     Ok(format!("{DEFAULT_RATE_HZ} samples a second"))
 }
 
+#[cfg(not(feature = "simulation"))]
 fn simulate() -> Result<String, Missing> {
-    let name = "numa-q-16";
-    let machine = Description::named(name).map_err(|error| Missing::new(error.to_string(), ""))?;
-    let workload = vellum_scale::WORKLOADS.first();
-    let workload = workload.ok_or_else(|| Missing::new("there is no workload", ""))?;
-    let plan = scale::Plan {
-        machine_name: name.to_owned(),
-        machine,
-        workload,
-        cpus: vec![1, 2],
-        designs: vec!["rmap=family".to_owned()],
-        seeds: vec![1],
-        warm_up_ns: vellum_scale::WARM_UP_NS,
-        window_ns: 10_000,
-        jobs: 1,
-    };
-    let interrupt = Interrupt::manual();
-    let found = scale::measure(&plan, &mut Kept::default(), Style::Quiet, &interrupt);
-    let found = found.map_err(|failure| Missing::new(failure.message(), ""))?;
-    match found.control == 1.0 {
-        true => Ok(format!(
-            "{} machines described; the same seed repeats",
-            vellum_description::SHIPPED.len()
-        )),
-        false => Err(Missing::new(
-            "the same seed does not give the same result",
-            "",
-        )),
-    }
+    Err(Missing::new("not built in", crate::built_in::FULL))
 }
 
 fn programs(tools: &[tools::Tool]) -> Result<String, Missing> {

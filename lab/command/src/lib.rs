@@ -1,6 +1,7 @@
 //! The laboratory around the `vellum` memory manager.
 
 pub mod bench;
+pub mod built_in;
 pub mod cli;
 pub mod clock;
 pub mod compare;
@@ -14,12 +15,16 @@ pub mod plan;
 pub mod program;
 pub mod replay;
 pub mod report;
+#[cfg(feature = "simulation")]
 pub mod reproduce;
 pub mod sampled;
+#[cfg(feature = "simulation")]
 pub mod scale;
 mod shipped;
+#[cfg(feature = "simulation")]
 pub mod simulate;
 pub mod stats;
+#[cfg(feature = "simulation")]
 pub mod validate;
 pub mod verify;
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+#[cfg(feature = "simulation")]
 /// So that simulated managers lie where the host cannot be told from another.
 #[global_allocator]
 static HEAP: vellum_scale::PlacedHeap = vellum_scale::PlacedHeap;

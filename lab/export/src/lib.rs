@@ -7,6 +7,7 @@
 pub mod cachesim;
 pub mod csv;
 mod output;
+#[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod rows;
 

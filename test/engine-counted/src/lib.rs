@@ -34,7 +34,7 @@ mod slots;
 use std::sync::Arc;
 
 use vellum_engine::{Config, Engine, EngineError};
-use vellum_engine::{op, with_instance};
+use vellum_engine::{FORMATS, op, with_instance};
 use vellum_machine::Arena;
 
 pub use vellum_machine::Scheduler;

@@ -13,7 +13,7 @@ use vellum_machine::{Arena, BackingStore, Machine, MachineConfig, PatternStore, 
 
 use crate::core_engine::{CoreEngine, SWAP_PER_FRAME, SWAP_STORE};
 use crate::op::{Engine, EngineError, pristine_word};
-use crate::with_instance;
+use crate::{FORMATS, with_instance};
 
 /// What to build.
 #[derive(Clone, Debug)]
@@ -168,6 +168,12 @@ fn new<F: Format, R: ReverseMap>(
 }
 
 fn no_instance(format: TableFormat) -> EngineError {
+    if !FORMATS {
+        return EngineError::Design(format!(
+            "format={} is not built in: it comes with the feature `formats`",
+            format.name()
+        ));
+    }
     let others = match format {
         TableFormat::Aarch64_16K => "rmap=family and rmap=anon_vma",
         TableFormat::X86Pae => "rmap=family and rmap=chains",

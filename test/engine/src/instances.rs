@@ -1,5 +1,8 @@
 //! Of which page-table formats and reverse mappings there are engines.
 
+/// Whether the formats other than x86-64 are built in.
+pub const FORMATS: bool = cfg!(feature = "formats");
+
 /// Evaluates an expression with `$F` and `$R` as the page-table format and the reverse mapping
 /// that a design names, if there are engines of the two; otherwise another one with `$format` as
 /// the name of the format. The crate that uses it depends on `vellum`.
@@ -15,6 +18,7 @@
 /// assert_eq!(name("rmap=pv"), Some("pv"));
 /// assert_eq!(name("rmap=pv,format=sv39"), None);
 /// ```
+#[cfg(feature = "formats")]
 #[macro_export]
 macro_rules! with_instance {
     ($design:expr, $F:ident, $R:ident => $body:expr, $format:ident => $none:expr) => {{
@@ -39,6 +43,22 @@ macro_rules! with_instance {
                 type $F = ::vellum::table::X86Pae;
                 type $R = ::vellum::rmap::Chains;
                 $body
+            }
+            ($format, _) => $none,
+        }
+    }};
+}
+
+/// As with the feature `formats`, for x86-64 alone.
+#[cfg(not(feature = "formats"))]
+#[macro_export]
+macro_rules! with_instance {
+    ($design:expr, $F:ident, $R:ident => $body:expr, $format:ident => $none:expr) => {{
+        use ::vellum::design::TableFormat;
+        match ($design.format, $design.rmap) {
+            (TableFormat::X86_64, rmap) => {
+                type $F = ::vellum::table::X86_64;
+                ::vellum::with_rmap!(rmap, $R => $body)
             }
             ($format, _) => $none,
         }

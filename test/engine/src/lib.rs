@@ -7,7 +7,7 @@
 //! page fault.
 //!
 //! [`build`] knows the instances that exist: every reverse-mapping design on
-//! x86-64, and one on every other format, or two. [`CoreEngine`] is public, so that
+//! x86-64, and with the feature `formats` one on every other format, or two. [`CoreEngine`] is public, so that
 //! tests can run instances of their own, with faults built in.
 //!
 //! Pages are those of the engine's format everywhere in this crate: 4 KiB as in
@@ -33,11 +33,12 @@ mod slots;
 
 pub use build::{Config, build, check, machine};
 pub use core_engine::CoreEngine;
+pub use instances::FORMATS;
 pub use op::{
     Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, GroupName, GroupUse,
     Groups, Op, OpError, Outcome, Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
 };
-pub use pages::{fault_around_of, gives, has_groups, pages_of, reclaims};
+pub use pages::{fault_around_of, gives, has_format, has_groups, pages_of, reclaims};
 pub use vellum::design::{OptionInfo, Preset};
 pub use vellum_machine::store::DeviceModel;
 pub use vellum_machine::{Arena, ArenaOptions};

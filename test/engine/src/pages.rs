@@ -1,8 +1,10 @@
 //! What callers ask of a design before an engine of it is built.
 
+use vellum::design::TableFormat;
 use vellum::table::Format;
 use vellum::{Design, with_format};
 
+use crate::FORMATS;
 use crate::op::{EngineError, Pages};
 
 /// The pages that engines of `design` have ([`crate::Engine::pages`]).
@@ -11,6 +13,14 @@ use crate::op::{EngineError, Pages};
 /// [`EngineError::Design`] if it is not a design.
 pub fn pages_of(design: &str) -> Result<Pages, EngineError> {
     Ok(with_format!(parse(design)?.format, F => of::<F>()))
+}
+
+/// Whether engines of the page-table format of `design` are built in.
+///
+/// # Errors
+/// [`EngineError::Design`] if it is not a design.
+pub fn has_format(design: &str) -> Result<bool, EngineError> {
+    Ok(FORMATS || parse(design)?.format == TableFormat::X86_64)
 }
 
 /// The fault-around window of `design`: the pages of a file that one read fault

@@ -1,12 +1,16 @@
 //! `vellum bench`: named workloads, on the core or on the host's kernel.
 
+#[cfg(feature = "simulation")]
+mod on_sim;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, ValueHint};
 use clap::{Args, ValueEnum};
 
-use super::bench_sim;
+#[cfg(not(feature = "simulation"))]
+use super::absent::on_sim;
 use super::kolivas::{self, KolivasArgs};
 use super::profiling::{ProfileArgs, ProfileReport};
 use super::results::{OutputArgs, Results};
@@ -186,7 +190,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         return Ok(());
     };
     if args.on == simulated::On::Sim {
-        return simulate(name, &args);
+        return on_sim::run((name, &args));
     }
     args.sim.refuse(&[])?;
     let format = match args.format {
@@ -343,57 +347,6 @@ fn sizes(benchmark: &Benchmark, args: &BenchArgs) -> Result<Sizes, Failure> {
         }
     }
     Sizes::new(benchmark, args.scale, &args.sizes).map_err(Failure::usage)
-}
-
-/// The benchmark on a simulated machine.
-fn simulate(name: &str, args: &BenchArgs) -> Result<(), Failure> {
-    let benchmark = bench::find(name).map_err(Failure::usage)?;
-    if !benchmark.simulated() {
-        let names = BENCHMARKS.iter().filter(|other| other.simulated());
-        let names: Vec<&str> = names.map(|other| other.name).collect();
-        return Err(Failure::usage(format!(
-            "--on sim is for benchmarks that replay traces: {}; `vellum scale` has workloads \
-             for more and more simulated CPUs",
-            names.join(", ")
-        )));
-    }
-    let strangers = [
-        (args.tree.is_some(), "--tree"),
-        (args.config.is_some(), "--config"),
-        (args.lowmem.is_some(), "--lowmem"),
-        (args.device.is_some(), "--device"),
-        (args.profiling.wanted(), "--profile-out"),
-        (!args.variants.is_empty(), "--variant"),
-    ];
-    simulated::refuse(&strangers, "not with --on sim: leave it out")?;
-    let is_kolivas = match args.format {
-        None => None,
-        Some(Format::Kolivas) => Some(&args.kolivas),
-        Some(_) => {
-            return Err(Failure::usage(
-                "with --on sim the figures are of seeds: leave out --format, or give kolivas",
-            ));
-        }
-    };
-    if let Some(option) = args.kolivas.given().filter(|_| is_kolivas.is_none()) {
-        return Err(Failure::usage(format!("{option} is for --format kolivas")));
-    }
-    bench_sim::run(bench_sim::Request {
-        benchmark,
-        designs: designs(benchmark, args)?,
-        named: args.a.is_some() || args.b.is_some() || !args.designs.is_empty(),
-        sizes: sizes(benchmark, args)?,
-        traces: &args.traces,
-        passes: args.passes,
-        cpus: args.cpus,
-        ram: args.ram,
-        seed: args.seed,
-        resamples: args.resamples as usize,
-        sim: &args.sim,
-        kolivas: is_kolivas,
-        output: &args.output,
-        style: Style::detect(args.quiet),
-    })
 }
 
 /// The designs asked for; those of the benchmark where none is named.

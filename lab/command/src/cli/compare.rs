@@ -1,16 +1,22 @@
 //! `vellum compare`: which of two designs suits a workload.
 
+#[cfg(feature = "simulation")]
+mod on_sim;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, ValueHint};
 
+#[cfg(not(feature = "simulation"))]
+use super::absent::on_sim;
 use super::host::{self, Side};
 use super::profiling::{ProfileArgs, ProfileReport};
 use super::results::{OutputArgs, Results};
-use super::simulated::{self, On, SimArgs, refuse};
+use super::simulated::{On, SimArgs};
 use super::{Failure, OrFail, size};
 
+use crate::built_in::ATOMICS;
 use crate::compare::{
     ARMS, Analysis, Arenas, CompareError, HostClock, Measurement, Method, Settings, attached,
     measure,
@@ -23,10 +29,9 @@ use crate::report::device::Device;
 use crate::report::published::Format;
 use crate::report::{About, Report, text};
 use crate::shipped::shipped_trace;
-use crate::simulate::Purpose;
 use vellum_engine::DeviceModel;
 use vellum_profile::sample::Profiler;
-use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::TraceReader;
 
 /// The shipped trace compared on if none is named.
@@ -155,7 +160,7 @@ pub struct CompareArgs {
 /// Prepares the trace, measures, prints.
 pub fn run(args: CompareArgs) -> Result<(), Failure> {
     if args.on == On::Sim {
-        return on_sim(args);
+        return on_sim::run(args);
     }
     args.sim.refuse(&[])?;
     if args.on == On::Linux {
@@ -186,6 +191,9 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     }
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(args.quiet);
+    if style != Style::Quiet && !args.no_atomics && !args.counts() {
+        say(&ATOMICS.missing("counting atomic operations"));
+    }
     let options = Options {
         streams: Streams::ByCpu(args.cpus),
         copies: args.copies,
@@ -249,6 +257,11 @@ impl CompareArgs {
         super::replay::tmpfs(self.tmpfs.as_deref(), trace.header())
     }
 
+    /// Whether atomic operations are counted, too.
+    fn counts(&self) -> bool {
+        ATOMICS.built_in && !self.no_atomics
+    }
+
     /// The trace that is named, or the shipped one.
     fn trace(&self) -> Result<PathBuf, Failure> {
         match &self.trace {
@@ -256,51 +269,6 @@ impl CompareArgs {
             None => shipped_trace(DEFAULT_TRACE),
         }
     }
-}
-
-/// Compares on a simulated machine.
-fn on_sim(args: CompareArgs) -> Result<(), Failure> {
-    let designs = [&args.a, &args.b];
-    let others = [
-        (args.scratch.is_some(), "--scratch"),
-        (args.passes != PASSES, "--passes"),
-        (args.idle.is_some(), "--idle"),
-        (args.tmpfs.is_some(), "--tmpfs"),
-        (args.device.is_some(), "--device"),
-        (!args.against.is_empty(), "--against"),
-        (args.slice != SLICE_US, "--slice"),
-        (args.no_atomics, "--no-atomics"),
-        (args.format.is_some(), "--format"),
-        (
-            designs.iter().any(|side| Side::of(side) != Side::Design),
-            "`linux`",
-        ),
-    ];
-    refuse(
-        &others,
-        "cannot be had on a simulated machine: leave it out with --on sim",
-    )?;
-    let trace = args.trace()?;
-    let (machine, seeds, jobs) = args.sim.values();
-    simulated::run(simulated::Request {
-        trace,
-        designs: vec![args.a, args.b],
-        machine,
-        cpus: vec![args.cpus],
-        purpose: Purpose::Compare {
-            resamples: args.resamples as usize,
-        },
-        copies: args.copies,
-        ram: args.ram,
-        seeds,
-        seed: args.seed,
-        jobs,
-        profile: args.profiling.wanted(),
-        output: args.output,
-        svg: None,
-        profile_out: args.profiling.output().cloned(),
-        quiet: args.quiet,
-    })
 }
 
 /// Carries out a comparison in which a host's kernel takes part; `None` if none does.
@@ -374,7 +342,7 @@ fn take(
         by_class: true,
     };
     let device = args.device.as_deref().and_then(DeviceModel::named);
-    let arenas = Arenas::new(settings.arms(), args.cpus, ram).counting_atomics(!args.no_atomics);
+    let arenas = Arenas::new(settings.arms(), args.cpus, ram).counting_atomics(args.counts());
     let arenas = arenas.with_device(device);
     let clock = HostClock::new();
     let builder = attached(&arenas, profiler);

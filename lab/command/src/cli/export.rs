@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::outputs::OutputOrStdout;
 use super::{Failure, OrFail};
-use vellum_export::{Output, cachesim, csv, parquet, rows::Row};
+use vellum_export::{Output, cachesim, csv, rows::Row};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{Event, TraceReader};
 
@@ -51,6 +51,10 @@ enum Format {
     /// Every event, comma-separated
     Csv,
     /// Every event, as Apache Parquet
+    #[cfg_attr(
+        not(feature = "parquet"),
+        value(help = "Every event, as Apache Parquet: not built in")
+    )]
     Parquet,
     /// Page-cache requests for libCacheSim, comma-separated
     Libcachesim,
@@ -128,12 +132,20 @@ impl Export<'_> {
         Ok((rows, output))
     }
 
+    #[cfg(feature = "parquet")]
     fn parquet(&mut self, output: Output) -> Result<(u64, Output), Failure> {
-        let mut table = parquet::Table::new(output).doing(|| cannot_write(&self.place))?;
+        let mut table =
+            vellum_export::parquet::Table::new(output).doing(|| cannot_write(&self.place))?;
         let header = self.trace.header();
         let rows = self.each(|event| table.push(&Row::of(header, event)))?;
         let output = table.finish().doing(|| cannot_write(&self.place))?;
         Ok((rows, output))
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    fn parquet(&mut self, _: Output) -> Result<(u64, Output), Failure> {
+        let missing = crate::built_in::PARQUET.missing("`--format parquet`");
+        Err(Failure::usage(missing))
     }
 
     fn cachesim(&mut self, mut output: Output) -> Result<(u64, Output), Failure> {

@@ -1,7 +1,7 @@
 //! `vellum history`: results that are kept.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -10,10 +10,11 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use vellum_history::{Added, Entry, Store};
 
+use super::kept::{DbArgs, document, kept_in};
 use super::outputs::{OutputOrStdout, OutputPath};
 use super::{Failure, OrFail};
 use crate::history::difference::Difference;
-use crate::history::{Kept, host_words, text, trend};
+use crate::history::{Kept, host_words, stored, text, trend};
 use crate::report::json;
 use vellum_page::headline;
 
@@ -44,15 +45,6 @@ pub struct HistoryArgs {
     what: What,
     #[command(flatten)]
     db: DbArgs,
-}
-
-/// Which database.
-#[derive(Args, Clone, Debug, Default)]
-pub struct DbArgs {
-    /// The database [default: vellum/history.db in the user's data directory,
-    /// ~/.local/share]
-    #[arg(long, value_name = "FILE", global = true, value_hint = ValueHint::FilePath)]
-    db: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -189,61 +181,8 @@ impl Filter {
     }
 }
 
-impl DbArgs {
-    /// The database's path.
-    ///
-    /// # Errors
-    /// Nobody says where the user's data are.
-    pub fn path(&self) -> Result<PathBuf, Failure> {
-        if let Some(path) = &self.db {
-            return Ok(path.clone());
-        }
-        let absolute = |path: PathBuf| Some(path).filter(|path| path.is_absolute());
-        let data = std::env::var_os("XDG_DATA_HOME")
-            .map(PathBuf::from)
-            .and_then(absolute);
-        let home = || {
-            Some(
-                std::env::home_dir()
-                    .and_then(absolute)?
-                    .join(".local/share"),
-            )
-        };
-        let data = data.or_else(home);
-        let data = data.ok_or_else(|| {
-            Failure::usage("no home directory: say with --db FILE where results are kept")
-        })?;
-        Ok(data.join("vellum/history.db"))
-    }
-
-    fn open(&self) -> Result<Store, Failure> {
-        Store::open(&self.path()?).blame_input()
-    }
-
-    /// A result that somebody calls by its number, or by the name of its file.
-    ///
-    /// # Errors
-    /// There is no such result, or it cannot be read.
-    pub fn find(&self, name: &str) -> Result<Kept, Failure> {
-        if let (Ok(id), false) = (name.parse(), Path::new(name).exists()) {
-            return kept(&self.open()?, id);
-        }
-        let document = std::fs::read_to_string(name).doing(|| format!("reading {name}"));
-        Kept::parse(name, &document.blame_input()?).blame_input()
-    }
-}
-
-fn document(store: &Store, id: i64) -> Result<(Entry, String), Failure> {
-    store.get(id)?.ok_or_else(|| {
-        let path = store.path().display();
-        Failure::usage(format!(
-            "{path}: no result has the number {id}; see `vellum history list`"
-        ))
-    })
-}
-
-fn kept(store: &Store, id: i64) -> Result<Kept, Failure> {
-    Kept::parse(id.to_string(), &document(store, id)?.1).blame_input()
+fn open(db: &DbArgs) -> Result<Store, Failure> {
+    Store::open(&db.path()?).blame_input()
 }
 
 /// Does what is asked.
@@ -258,10 +197,10 @@ pub fn run(args: HistoryArgs) -> Result<(), Failure> {
         } => return prune(db, ids, older_than, dry_run),
         What::Export { ids, output } => {
             let file = output.as_ref().and_then(OutputOrStdout::file);
-            return export(&db.open()?, ids, file);
+            return export(&open(db)?, ids, file);
         }
-        What::List { filter, json } => list(&db.open()?, &filter, json)?,
-        What::Show { id } => show(&db.open()?, id)?,
+        What::List { filter, json } => list(&open(db)?, &filter, json)?,
+        What::Show { id } => show(&open(db)?, id)?,
         What::Compare { old, new, json } => {
             let found = Difference::new(&db.find(&old)?, &db.find(&new)?, |_| Vec::new());
             match json {
@@ -282,7 +221,7 @@ pub fn run(args: HistoryArgs) -> Result<(), Failure> {
                 host,
                 since,
             };
-            trends(&db.open()?, &filter, &design, json)?
+            trends(&open(db)?, &filter, &design, json)?
         }
     };
     Ok(io::stdout().lock().write_all(printed.as_bytes())?)
@@ -357,7 +296,7 @@ fn list(store: &Store, filter: &Filter, as_json: bool) -> Result<String, Failure
     if !as_json {
         return Ok(match entries.is_empty() {
             true => "nothing is kept that fits\n".to_owned(),
-            false => text::list(&entries),
+            false => stored::list(&entries),
         });
     }
     let list: Vec<Listed> = entries.iter().map(Listed::of).collect();
@@ -447,7 +386,7 @@ fn trends(store: &Store, filter: &Filter, design: &str, as_json: bool) -> Result
     let entries = store.entries()?;
     let mut results = Vec::new();
     for entry in entries.iter().filter(|entry| filter.takes(entry)) {
-        results.push(kept(store, entry.id)?);
+        results.push(kept_in(store, entry.id)?);
     }
     let found = trend::trends(&results, |_, series| series.has(design));
     if as_json {
@@ -498,7 +437,7 @@ fn prune(
     older_than: Option<u32>,
     dry_run: bool,
 ) -> Result<(), Failure> {
-    let mut store = db.open()?;
+    let mut store = open(db)?;
     if let Some(days) = older_than {
         let now = DateTime::<Utc>::from(SystemTime::now());
         let before = (now - TimeDelta::days(days.into()))

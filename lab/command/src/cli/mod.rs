@@ -14,11 +14,16 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::built_in;
 pub use crate::failure::{Failure, OrFail};
 use vellum_terminal::progress::say;
 
+#[cfg(not(all(feature = "history", feature = "sweep")))]
+mod absent;
 pub mod bench;
+#[cfg(feature = "simulation")]
 mod bench_sim;
+#[cfg(feature = "simulation")]
 pub mod calibrate;
 pub mod compare;
 pub mod completions;
@@ -28,10 +33,12 @@ pub mod diffprofile;
 pub mod doctor;
 pub mod dump;
 pub mod export;
+#[cfg(feature = "history")]
 pub mod history;
 pub mod host_forkfault;
 pub mod import;
 pub mod info;
+pub mod kept;
 pub mod kolivas;
 pub mod machines;
 pub mod outputs;
@@ -40,14 +47,19 @@ pub mod profiling;
 pub mod record;
 pub mod replay;
 pub mod report;
+#[cfg(feature = "simulation")]
 pub mod reproduce;
 pub mod results;
+#[cfg(feature = "simulation")]
 pub mod scale;
 pub mod simulated;
 pub mod size;
 pub mod stats;
+#[cfg(feature = "sweep")]
 pub mod sweep;
+#[cfg(feature = "sweep")]
 pub mod sweep_cell;
+#[cfg(feature = "simulation")]
 mod waits;
 
 const EXIT_CODES: &str = "\
@@ -64,7 +76,7 @@ Run `vellum COMMAND --help` for a command's options and examples.";
 /// Records what a Linux workload asks of memory management, replays it under
 /// one memory-manager design or another, and says which wins
 #[derive(Parser, Debug)]
-#[command(name = "vellum", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "vellum", version, after_help = built_in::help() + EXIT_CODES, max_term_width = 100)]
 #[command(
     propagate_version = true,
     subcommand_required = true,
@@ -75,18 +87,34 @@ pub struct Cli {
     command: Command,
 }
 
-/// Declares the subcommands and their dispatch: `Variant => module::Args`.
+/// Declares the subcommands and their dispatch: `Variant => module::Args`, and of one that can
+/// be left out the feature and the part that brings it. Without it the command stays known.
 macro_rules! commands {
-    ($($variant:ident => $module:ident :: $args:ident,)+) => {
+    ($($(#[$attribute:meta])* $variant:ident => $module:ident :: $args:ident $(if $feature:tt $part:ident)?,)+) => {
         #[derive(Subcommand, Debug)]
         enum Command {
-            $($variant($module::$args),)+
+            $(
+                #[cfg(all($(feature = $feature)?))]
+                $(#[$attribute])*
+                $variant($module::$args),
+                #[cfg(not(all($(feature = $feature)?)))]
+                $(#[$attribute])*
+                #[command($(about = absent::about(&built_in::$part))?)]
+                $variant(absent::AbsentArgs),
+            )+
         }
 
         impl Command {
             fn run(self) -> Result<(), Failure> {
                 match self {
-                    $(Command::$variant(args) => $module::run(args),)+
+                    $(
+                        #[cfg(all($(feature = $feature)?))]
+                        Command::$variant(args) => $module::run(args),
+                        #[cfg(not(all($(feature = $feature)?)))]
+                        Command::$variant(_) => {
+                            absent::run(stringify!($module), $(&built_in::$part)?)
+                        }
+                    )+
                 }
             }
         }
@@ -104,21 +132,22 @@ commands! {
     Replay => replay::ReplayArgs,
     Compare => compare::CompareArgs,
     Bench => bench::BenchArgs,
-    Reproduce => reproduce::ReproduceArgs,
+    Reproduce => reproduce::ReproduceArgs if "simulation" SIMULATION,
     Report => report::ReportArgs,
-    History => history::HistoryArgs,
-    Scale => scale::ScaleArgs,
-    Sweep => sweep::SweepArgs,
+    History => history::HistoryArgs if "history" HISTORY,
+    Scale => scale::ScaleArgs if "simulation" SIMULATION,
+    Sweep => sweep::SweepArgs if "sweep" SWEEP,
     Plan => plan::PlanArgs,
     Diffprofile => diffprofile::DiffprofileArgs,
     Stats => stats::StatsArgs,
     Designs => designs::DesignsArgs,
     Machines => machines::MachinesArgs,
-    Calibrate => calibrate::CalibrateArgs,
+    Calibrate => calibrate::CalibrateArgs if "simulation" SIMULATION,
     Doctor => doctor::DoctorArgs,
     Completions => completions::CompletionsArgs,
     HostForkfault => host_forkfault::HostForkfaultArgs,
-    SweepCell => sweep_cell::SweepCellArgs,
+    #[command(hide = true)]
+    SweepCell => sweep_cell::SweepCellArgs if "sweep" SWEEP,
 }
 
 /// Parses the arguments, looks at what is to be written, runs the command.

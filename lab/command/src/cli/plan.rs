@@ -15,9 +15,9 @@ use super::{Failure, OrFail, size};
 use crate::designs;
 use crate::plan::arithmetic::{MOST_RAM, TABLE_MAPS};
 use crate::plan::session::{Session, design};
+use crate::plan::window::Price;
 use crate::plan::{Plan, Question, memory, memory_text, plan, text};
 use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Streams, Workload, ram};
-use crate::reproduce::window::Price;
 use vellum_terminal::progress::{Interrupt, Style};
 
 const EXAMPLES: &str = "\

@@ -1,5 +1,8 @@
 //! `vellum replay`: a trace on one design.
 
+#[cfg(feature = "simulation")]
+mod on_sim;
+#[cfg(feature = "simulation")]
 mod verified;
 
 use std::cell::RefCell;
@@ -9,9 +12,11 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, ValueHint};
 use vellum_engine::{DeviceModel, Engine, EngineError, has_groups, reclaims};
 
+#[cfg(not(feature = "simulation"))]
+use super::absent::on_sim;
 use super::outputs::OutputPath;
 use super::results::{Named, OutputArgs, Results};
-use super::simulated::{self, On, SimArgs, refuse};
+use super::simulated::{On, SimArgs, refuse};
 use super::{Failure, OrFail, host, size};
 use crate::compare::{Arenas, Builder};
 use crate::designs::{common_pages, fault_around};
@@ -21,7 +26,6 @@ use crate::replay::{
 };
 use crate::report::device::Device;
 use crate::report::replay::Report;
-use crate::simulate::Purpose;
 use crate::verify::{self, Verified};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{Event, EventKind, Header, TraceReader};
@@ -142,7 +146,7 @@ pub struct ReplayArgs {
 /// Prepares the trace, replays it, verifies it if asked, prints.
 pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     match args.on {
-        On::Sim => return on_sim(args),
+        On::Sim => return on_sim::run(args),
         On::Linux | On::Core => args.sim.refuse(&[
             (args.profile, "--profile"),
             (args.profile_out.is_some(), "--profile-out"),
@@ -245,48 +249,6 @@ pub(super) fn compressed_needs_reclaim(
         )),
         false => Ok(()),
     }
-}
-
-const NOT_SIMULATED: &str = "cannot be had on a simulated machine: leave it out with --on sim";
-
-/// Replays on a simulated machine, or verifies there.
-fn on_sim(args: ReplayArgs) -> Result<(), Failure> {
-    let others = [
-        (args.passes > 1, "--passes"),
-        (args.scratch.is_some(), "--scratch"),
-        (args.save.is_some(), "--save"),
-    ];
-    refuse(&others, NOT_SIMULATED)?;
-    if args.verify {
-        return verified::run(args);
-    }
-    let others = [
-        (args.device.is_some(), "--device"),
-        (args.lowmem.is_some(), "--lowmem"),
-        (args.compressed.is_some(), "--compressed"),
-        (args.group_limit.is_some(), "--group-limit"),
-        (args.idle.is_some(), "--idle"),
-        (args.tmpfs.is_some(), "--tmpfs"),
-    ];
-    refuse(&others, NOT_SIMULATED)?;
-    let (machine, seeds, jobs) = args.sim.values();
-    simulated::run(simulated::Request {
-        trace: args.trace,
-        designs: vec![args.design],
-        machine,
-        cpus: vec![usize::from(args.cpus)],
-        purpose: Purpose::Alone,
-        copies: args.copies,
-        ram: args.ram,
-        seeds,
-        seed: args.seed,
-        jobs,
-        profile: args.profile,
-        output: args.output,
-        svg: None,
-        profile_out: args.profile_out,
-        quiet: args.quiet,
-    })
 }
 
 /// Replays on the host's kernel.

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use vellum_page::result::run::{Host, Run, TraceFile};
 use vellum_page::{Loaded, Overview};
 
-use super::history::DbArgs;
+use super::kept::{DbArgs, Keeper};
 use super::outputs::{OutputFile, OutputOrStdout, OutputPath};
 use super::simulated::refuse;
 use super::{Failure, OrFail};
@@ -24,7 +24,6 @@ use crate::linux::environment::{Environment, host_name};
 use crate::program;
 use crate::report::json;
 use crate::report::published::Format;
-use vellum_history::{Added, Store};
 use vellum_trace::TraceReader;
 
 /// Where the results go
@@ -39,6 +38,10 @@ pub struct OutputArgs {
     html: Option<OutputPath>,
     /// Keep the result in a database (`vellum history`)
     #[arg(long, help_heading = KEEPING)]
+    #[cfg_attr(
+        not(feature = "history"),
+        arg(help = "Keep the result in a database: not built in")
+    )]
     keep: bool,
     /// A remark to keep with it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true,
@@ -90,43 +93,6 @@ pub struct Results {
     traces: Vec<PathBuf>,
 }
 
-/// Who keeps the result.
-#[derive(Debug)]
-struct Keeper {
-    store: Store,
-    note: String,
-}
-
-impl Keeper {
-    /// Keeps the result. If that fails, it is in a file beside, as what was measured must
-    /// not be lost: the message says in which.
-    fn keep(mut self, text: &str, run: &Run) -> Result<(), Failure> {
-        let facts = Kept::parse("this run", text).map(|kept| kept.facts(&self.note));
-        let added = match facts {
-            Ok(facts) => self.store.add(&facts, text).map_err(Failure::from),
-            Err(error) => Err(error.into()),
-        };
-        let path = self.store.path();
-        match added {
-            Ok(Added::New(id) | Added::Known(id)) => {
-                eprintln!("vellum: kept as {id} in {}", path.display());
-                Ok(())
-            }
-            Err(failure) => {
-                let name = format!("vellum-{}.json", run.started.replace(':', ""));
-                let saved = OutputPath::from(PathBuf::from(&name)).create();
-                Err(match saved.and_then(|file| file.commit(text)) {
-                    Ok(()) => Failure::failed(format!(
-                        "{}; the result is in {name}, for `vellum history add`",
-                        failure.message()
-                    )),
-                    Err(_) => failure,
-                })
-            }
-        }
-    }
-}
-
 /// A result whose type does not name its schema.
 #[derive(Debug, Serialize)]
 pub struct Named<'r, R> {
@@ -154,12 +120,7 @@ impl Results {
         let json = output.json.as_ref().and_then(OutputOrStdout::file);
         let json = json.map(OutputPath::create);
         let html = output.html.as_ref().map(OutputPath::create);
-        let keeper = output.keep.then(|| -> Result<Keeper, Failure> {
-            Ok(Keeper {
-                store: Store::create(&output.db.path()?)?,
-                note: output.note.clone(),
-            })
-        });
+        let keeper = output.keep.then(|| Keeper::open(&output.db, &output.note));
         let results = Self {
             prints_json: output.json == Some(OutputOrStdout::Stdout),
             json: json.transpose()?,
@@ -170,7 +131,7 @@ impl Results {
             traces: Vec::new(),
         };
         if let Some(keeper) = &results.keeper {
-            results.spare(&[keeper.store.path().to_owned()])?;
+            results.spare(&[keeper.path().to_owned()])?;
         }
         Ok(results)
     }

@@ -16,7 +16,7 @@ Exit codes: 0 the cell is finished, 1 it failed, 130 it was stopped.";
 
 /// Run one cell of a sweep on a node of a cluster (part of `vellum sweep --slurm`)
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, hide = true)]
+#[command(after_help = EXAMPLES)]
 pub struct SweepCellArgs {
     /// Plan of the round
     #[arg(value_hint = ValueHint::FilePath)]

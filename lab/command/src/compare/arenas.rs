@@ -11,6 +11,9 @@ use std::sync::Arc;
 use vellum_engine::{Arena, ArenaOptions, Config, DeviceModel, Engine, EngineError, has_groups};
 
 use super::Builder;
+use crate::built_in::has_engines;
+#[cfg(feature = "atomics")]
+use vellum_engine_counted::build_counting;
 
 /// Builds engines in arenas of equal size, one for each arm.
 pub struct Arenas {
@@ -143,6 +146,7 @@ impl Builder for Arenas {
     fn build(&self, design: &str, arena: usize) -> Result<Box<dyn Engine>, EngineError> {
         let config = self.config(design)?;
         // Before the host has to give memory for nothing.
+        has_engines(design)?;
         vellum_engine::check(&config)?;
         vellum_engine::build(&config, self.arena(arena)?)
     }
@@ -150,7 +154,14 @@ impl Builder for Arenas {
     fn build_counting(&self, design: &str) -> Result<Option<Box<dyn Engine>>, EngineError> {
         let config = self.config(design)?;
         self.count_atomics
-            .then(|| vellum_engine_counted::build_counting(&config))
+            .then(|| build_counting(&config))
             .transpose()
     }
+}
+
+/// No engine counts.
+#[cfg(not(feature = "atomics"))]
+fn build_counting(_: &Config) -> Result<Box<dyn Engine>, EngineError> {
+    let missing = crate::built_in::ATOMICS.missing("counting atomic operations");
+    Err(EngineError::Machine(missing))
 }

@@ -170,7 +170,7 @@ impl Expected<'_> {
             true => Ok(()),
             false => Err(format!(
                 "it has the designs {}, and this run has {} and {}",
-                kept.facts("").designs,
+                kept.designs(),
                 self.designs[0],
                 self.designs[1]
             )),

@@ -7,13 +7,13 @@
 pub mod difference;
 pub mod gate;
 pub mod series;
+#[cfg(feature = "history")]
+pub mod stored;
 pub mod text;
 pub mod trend;
 
-use vellum_history::Facts;
-use vellum_page::result::Content;
 use vellum_page::result::run::Host;
-use vellum_page::{Loaded, ReadError, headline};
+use vellum_page::{Loaded, ReadError};
 
 use crate::compare::Method;
 pub use series::Series;
@@ -60,47 +60,16 @@ impl Kept {
         Some(&self.loaded.run.host).filter(|host| **host != Host::default())
     }
 
-    /// By what it is looked for.
-    pub fn facts(&self, note: &str) -> Facts {
+    /// The designs that it measured, with a blank between two.
+    pub fn designs(&self) -> String {
         let mut designs: Vec<&str> = Vec::new();
         for series in &self.series {
             if !designs.contains(&series.design.as_str()) {
                 designs.push(&series.design);
             }
         }
-        Facts {
-            started: self.loaded.run.started.clone(),
-            schema: self.loaded.schema.clone(),
-            subject: subject(&self.loaded),
-            designs: designs.join(" "),
-            host: self
-                .host()
-                .map_or_else(String::new, |host| host.name.clone()),
-            answer: headline(&self.loaded).sentence,
-            note: note.to_owned(),
-        }
+        designs.join(" ")
     }
-}
-
-/// What was measured, in a word or two.
-pub fn subject(loaded: &Loaded) -> String {
-    let named = match &loaded.content {
-        Content::Bench(bench) => Some(bench.benchmark.clone()),
-        Content::Kolivas(_) => Some("kernbench".to_owned()),
-        Content::Reproduce(reproduction) => Some(format!("source {}", reproduction.source)),
-        Content::Scale(scale) => Some(scale.workload.clone()),
-        Content::Sweep(sweep) => Some(sweep.name.clone()),
-        _ => None,
-    };
-    let trace = || {
-        let path = loaded.run.traces.first().map(|trace| trace.path.as_str());
-        path.or(series::trace_path(loaded)).map(file_name)
-    };
-    named.or_else(trace).unwrap_or_default()
-}
-
-fn file_name(path: &str) -> String {
-    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 /// Whether two results are of one machine: its CPUs and its memory, and its name unless

@@ -70,18 +70,6 @@ pub(super) fn options(design: &str) -> Vec<String> {
     options
 }
 
-/// The path of the trace that a result is about, where it says so itself.
-pub(super) fn trace_path(loaded: &Loaded) -> Option<&str> {
-    match &loaded.content {
-        Content::Compare(compare) => Some(&compare.about.trace),
-        Content::Replay(replay) => Some(&replay.trace),
-        Content::Host(saved) => Some(&saved.trace.path),
-        Content::HostCompare(comparison) => Some(&comparison.host.trace.path),
-        Content::Sim(findings) => Some(&findings.trace),
-        _ => None,
-    }
-}
-
 /// All series of a result; none where it has nothing by pass.
 pub fn of(loaded: &Loaded) -> Vec<Series> {
     let traces = loaded.run.traces.iter().map(identity);

@@ -1,6 +1,5 @@
 //! Tables for people.
 
-use vellum_history::Entry;
 use vellum_terminal::table::{Table, marked};
 
 use super::difference::{Change, Difference};
@@ -39,31 +38,6 @@ pub fn verdict(change: &Change) -> String {
         Verdict::Less => format!("faster by {:.2} %, proven", -difference),
         Verdict::NotProven(reason) => format!("no difference proven ({})", reason_name(reason)),
     }
-}
-
-/// The results that are kept, a line each.
-pub fn list(entries: &[Entry]) -> String {
-    let header = ["id", "begun", "what", "of", "on", "note", "answer"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(entries.iter().map(|entry| {
-        let facts = &entry.facts;
-        let schema = facts.schema.trim_start_matches("vellum-");
-        let kind = schema.split('/').next().unwrap_or(schema);
-        vec![
-            entry.id.to_string(),
-            facts
-                .started
-                .replace('T', " ")
-                .trim_end_matches('Z')
-                .to_owned(),
-            kind.to_owned(),
-            one_line(&facts.subject),
-            one_line(&facts.host),
-            one_line(&facts.note),
-            one_line(&facts.answer),
-        ]
-    }));
-    Table::lines(rows.into_iter())
 }
 
 /// Names come from files of others: no control characters get to the terminal.

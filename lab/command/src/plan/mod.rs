@@ -17,16 +17,17 @@ pub mod session;
 pub mod sizes;
 pub mod sweep;
 pub mod text;
+pub mod window;
 
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::reproduce::window::Price;
 use arithmetic::Arithmetic;
 use demand::Demand;
 use session::Session;
 use sizes::Sizes;
 use sweep::Sweep;
+use window::Price;
 
 /// Name and version of the JSON schema.
 pub const SCHEMA: &str = "vellum-plan-userpte/1";

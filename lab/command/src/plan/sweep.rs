@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::demand::Demand;
 use super::session::Session;
+use super::window::Price;
 use crate::failure::Failure;
-use crate::reproduce::window::Price;
 use vellum_terminal::table::grouped;
 
 /// The values of `userpte=`, in the order of all tables here.

@@ -20,6 +20,7 @@ mod history;
 mod model;
 mod ops;
 mod probe;
+#[cfg(feature = "simulation")]
 pub mod simulated;
 mod touch;
 mod word;

@@ -345,27 +345,27 @@ fn guests_as_spaces() -> Result<(), Box<dyn Error>> {
     let vm: Vm<Board, Ept, Family> = Vm::new(Board::new(8192), Design::default())?;
     let guest = vm.create_space()?;
     let ram = MapRequest::anonymous(4096, RIGHTS);
-    vm.map(guest, &ram.at(Placement::Fixed(Vpn(0))))?;
-    let root = vm.load(guest).ok_or("the guest")?.root;
+    guest.map(&ram.at(Placement::Fixed(Vpn(0))))?;
+    let root = guest.load()?.root;
     for page in 0..100u64 {
-        vm.fault(guest, page << 12, Access::Write)?;
+        guest.fault(page << 12, Access::Write)?;
         let frame = walk(vm.platform(), root, page, WRITE).ok_or("not there")?;
         vm.platform().bytes(frame).write(0, &page.to_le_bytes());
     }
     // A snapshot: both go on, and pages are copied as one of them stores.
-    let copy = vm.fork(guest)?;
+    let copy = guest.fork()?;
     assert_eq!(walk(vm.platform(), root, 7, WRITE), None);
-    vm.fault(guest, 7 << 12, Access::Write)?;
+    guest.fault(7 << 12, Access::Write)?;
     let frame = walk(vm.platform(), root, 7, WRITE).ok_or("not there")?;
     vm.platform().bytes(frame).write(0, &[0xff; 8]);
-    let copied = vm.load(copy).ok_or("the copy")?.root;
+    let copied = copy.load()?.root;
     let old = walk(vm.platform(), copied, 7, READ).ok_or("not in the copy")?;
     let mut bytes = [0; 8];
     vm.platform().bytes(old).read(0, &mut bytes);
     assert_eq!(u64::from_le_bytes(bytes), 7);
     println!("guests as spaces: {} bytes a page", PAGE);
-    vm.exit(copy)?;
-    vm.exit(guest)?;
+    copy.exit()?;
+    guest.exit()?;
     let audit = vm.audit()?;
     assert_eq!((audit.spaces, audit.entries), (0, 0));
     Ok(())

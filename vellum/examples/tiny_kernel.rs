@@ -18,10 +18,10 @@ use vellum::platform::{
     CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
 };
 use vellum::rmap::Family;
-use vellum::space::{FaultError, MapRequest, Placement};
+use vellum::space::{FaultError, FileRequest, MapRequest, Placement, Space};
 use vellum::sync::bytes::FrameBytes;
 use vellum::table::X86_64;
-use vellum::{Design, ObjectId, SpaceId, Vm};
+use vellum::{Design, ObjectId, Vm};
 
 const RAM: usize = 32 << 20;
 const PAGE: usize = X86_64::FRAME_SIZE;
@@ -125,6 +125,9 @@ unsafe impl Platform for Board {
     }
 }
 
+/// A process is a space here: handles of it can be copied.
+type Process<'k> = Space<'k, Board, X86_64, Family>;
+
 /// The kernel: the core, and a processor to run programs on.
 struct Kernel {
     vm: Vm<Board, X86_64, Family>,
@@ -138,24 +141,34 @@ impl Kernel {
     }
 
     /// Translates as the MMU would; traps into the fault handler if it must.
-    fn translate(&self, process: SpaceId, address: u64, access: Access) -> Result<Pfn, FaultError> {
+    fn translate(
+        &self,
+        process: Process<'_>,
+        address: u64,
+        access: Access,
+    ) -> Result<Pfn, FaultError> {
         loop {
             let page = Vpn::of::<X86_64>(address);
-            match self.vm.translate(process, page) {
-                Some((frame, prot)) if prot.allows(access) => return Ok(frame),
+            match process.translate(page) {
+                Ok((frame, prot)) if prot.allows(access) => return Ok(frame),
                 _ => self.page_fault(process, address, access)?,
             }
         }
     }
 
     /// What the trap handler does. An error becomes a signal to the process.
-    fn page_fault(&self, process: SpaceId, address: u64, access: Access) -> Result<(), FaultError> {
-        let resolved = self.vm.fault(process, address, access)?;
+    fn page_fault(
+        &self,
+        process: Process<'_>,
+        address: u64,
+        access: Access,
+    ) -> Result<(), FaultError> {
+        let resolved = process.fault(address, access)?;
         println!("    fault at {address:#x} ({access:?}): {resolved:?}");
         Ok(())
     }
 
-    fn load(&self, process: SpaceId, address: u64) -> Result<u8, FaultError> {
+    fn load(&self, process: Process<'_>, address: u64) -> Result<u8, FaultError> {
         let frame = self.translate(process, address, Access::Read)?;
         let mut byte = [0];
         let page = self.vm.platform().bytes(frame);
@@ -163,7 +176,7 @@ impl Kernel {
         Ok(byte[0])
     }
 
-    fn store(&self, process: SpaceId, address: u64, value: u8) -> Result<(), FaultError> {
+    fn store(&self, process: Process<'_>, address: u64, value: u8) -> Result<(), FaultError> {
         let frame = self.translate(process, address, Access::Write)?;
         let page = self.vm.platform().bytes(frame);
         page.write(address as usize % PAGE, &[value]);
@@ -171,28 +184,26 @@ impl Kernel {
     }
 
     /// exec: text from a file, a heap, a stack.
-    fn start(&self, program: ObjectId) -> Result<SpaceId, Box<dyn Error>> {
+    fn start(&self, program: ObjectId) -> Result<Process<'_>, Box<dyn Error>> {
         let process = self.vm.create_space()?;
         let text = MapRequest::object(program, 0, 4, Prot::READ_EXECUTE);
-        self.vm
-            .map(process, &text.at(Placement::Fixed(Vpn(0x400))))?;
+        process.map(&text.at(Placement::Fixed(Vpn(0x400))))?;
         let stack = MapRequest::anonymous(8, Prot::READ_WRITE).growing_down();
-        self.vm
-            .map(process, &stack.at(Placement::Fixed(Vpn(0x7fff0))))?;
-        self.vm.set_heap_start(process, Vpn(0x600))?;
-        self.vm.set_heap_end(process, Vpn(0x700))?;
+        process.map(&stack.at(Placement::Fixed(Vpn(0x7fff0))))?;
+        process.set_heap_start(Vpn(0x600))?;
+        process.set_heap_end(Vpn(0x700))?;
         Ok(process)
     }
 
-    fn print_maps(&self, process: SpaceId) -> Result<(), Box<dyn Error>> {
-        self.vm.for_each_region(process, |region| {
+    fn print_maps(&self, process: Process<'_>) -> Result<(), Box<dyn Error>> {
+        process.for_each_region(|region| {
             let backing = match region.object {
                 Some((_, kind, page)) => format!("{kind:?} from page {page}"),
                 None => "private".to_string(),
             };
             println!("    {:?} {:?} {backing}", region.range, region.prot);
         })?;
-        let stats = self.vm.space_stats(process).ok_or("no such process")?;
+        let stats = process.stats()?;
         println!("    {:?}, {} bytes of tables", stats.rss, stats.table_bytes);
         Ok(())
     }
@@ -205,30 +216,30 @@ fn main() -> Result<(), Box<dyn Error>> {
         .disk
         .borrow_mut()
         .insert((1, 0), vec![0x90; PAGE]);
-    let program = vm.create_file(1, 4)?;
+    let program = vm.create_file(FileRequest::stored(1, 4 << 12))?;
 
     println!("a process starts and touches text, heap and stack");
-    let parent = kernel.start(program)?;
+    let parent = kernel.start(program.id())?;
     assert_eq!(kernel.load(parent, 0x40_0000)?, 0x90);
     kernel.store(parent, 0x60_0000, 1)?;
     kernel.store(parent, 0x7fff_0000 - 1, 2)?; // below the stack: it grows
     kernel.print_maps(parent)?;
 
     println!("it forks; the child writes to the heap");
-    let child = vm.fork(parent)?;
+    let child = parent.fork()?;
     kernel.store(child, 0x60_0000, 3)?;
     assert_eq!(kernel.load(parent, 0x60_0000)?, 1);
     assert_eq!(kernel.load(child, 0x60_0000)?, 3);
 
     println!("it shares a file with the child, which changes it");
-    let data = vm.create_file(2, 16)?;
-    let view = MapRequest::object(data, 0, 16, Prot::READ_WRITE).shared();
+    let data = vm.create_file(FileRequest::stored(2, 16 << 12))?;
+    let view = MapRequest::object(data.id(), 0, 16, Prot::READ_WRITE).shared();
     for process in [parent, child] {
-        vm.map(process, &view.at(Placement::Fixed(Vpn(0x1000))))?;
+        process.map(&view.at(Placement::Fixed(Vpn(0x1000))))?;
     }
     kernel.store(child, 0x100_0000, 42)?;
     assert_eq!(kernel.load(parent, 0x100_0000)?, 42);
-    println!("    {} page written to the disk", vm.sync(data)?);
+    println!("    {} page written to the disk", data.sync()?);
     assert_eq!(vm.platform().disk.borrow()[&(2, 0)][0], 42);
 
     println!("text cannot be written");
@@ -236,10 +247,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("    {}", refused.expect_err("text is read-only"));
 
     println!("all exit");
-    vm.exit(child)?;
-    vm.exit(parent)?;
-    vm.release_object(program)?;
-    vm.release_object(data)?;
+    child.exit()?;
+    parent.exit()?;
+    program.release()?;
+    data.release()?;
     let audit = vm.audit()?;
     println!("    {} spaces, {} tables left", audit.spaces, audit.tables);
     Ok(())

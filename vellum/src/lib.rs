@@ -14,7 +14,7 @@
 //! use vellum::rmap::Family;
 //! use vellum::space::MapRequest;
 //! use vellum::table::X86_64;
-//! use vellum::{Design, Vm};
+//! use vellum::{Design, SpaceId, Vm};
 //!
 //! struct Board { ram: NonNull<u8>, map: [MemoryRange; 1] }
 //! # unsafe impl Sync for Board {}
@@ -43,13 +43,24 @@
 //! let vm: Vm<Board, X86_64, Family> = Vm::new(Board { ram, map: [range] }, Design::default())?;
 //!
 //! let parent = vm.create_space()?;
-//! let page = vm.map(parent, &MapRequest::anonymous(64, Prot::READ_WRITE))?;
-//! vm.fault(parent, page.address::<X86_64>(), Access::Write)?; // from the page-fault handler
-//! let child = vm.fork(parent)?;
-//! vm.fault(child, page.address::<X86_64>(), Access::Write)?; // copies the page
-//! assert_ne!(vm.translate(parent, page), vm.translate(child, page));
+//! let page = parent.map(&MapRequest::anonymous(64, Prot::READ_WRITE))?;
+//! parent.fault(page.address::<X86_64>(), Access::Write)?; // from the page-fault handler
+//! let child = parent.fork()?;
+//! child.fault(page.address::<X86_64>(), Access::Write)?; // copies the page
+//! assert_ne!(parent.translate(page)?, child.translate(page)?);
+//!
+//! // Where no borrow of the manager can lie, its name does.
+//! let task: SpaceId = child.id();
+//! vm.space(task).exit()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # What one writes
+//! [`Vm`] makes spaces, files, groups and mounts, finds them by a name that was kept, and does what
+//! concerns the whole: memory, swap areas, reclaim, statistics. All else is a method of what it
+//! concerns: a [`Space`](space::Space), a [`File`](space::File), which may be shared memory, a
+//! [`Group`](space::Group), a [`Mount`](space::Mount). These are a name and a borrow of the
+//! manager, and can be copied. Each call looks whether what it names is still there.
 //!
 //! # What may be relied on
 //! * After [`Vm::new`] the crate asks the global allocator for nothing (invariant 13): its

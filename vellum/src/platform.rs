@@ -227,7 +227,8 @@ pub unsafe trait Platform: Sync {
         let _ = root;
     }
 
-    /// Whether a CPU runs in this space, or may: it was loaded there ([`Vm::load`](crate::Vm::load)),
+    /// Whether a CPU runs in this space, or may: it was loaded there
+    /// ([`Space::load`](crate::space::Space::load)),
     /// and nothing else has been since. Asked when the space would end, which it then does not
     /// ([`MapError::Loaded`](crate::space::MapError::Loaded)). The default is for embedders who
     /// see to it that no space ends that is loaded.
@@ -280,7 +281,7 @@ pub unsafe trait Platform: Sync {
 
     /// The same for a call that fails because a group has as many pages as it may and none can
     /// leave. `victim` is one of the group's spaces
-    /// ([`Vm::choose_victim_of`](crate::Vm::choose_victim_of)). The default asks
+    /// ([`Group::choose_victim`](crate::space::Group::choose_victim)). The default asks
     /// [`Platform::out_of_memory`].
     fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
         let _ = group;
@@ -371,7 +372,7 @@ pub unsafe trait Platform: Sync {
     /// Makes pages of the backing store read as zeroes from now on, until they are
     /// written: a file was cut off or a hole was made in it. `pages` may go on far
     /// beyond what was ever written. Not called pinned, and only for a store of which
-    /// [`Vm::set_size`](crate::Vm::set_size) or [`Vm::punch_hole`](crate::Vm::punch_hole)
+    /// [`File::set_size`](crate::space::File::set_size) or [`File::punch_hole`](crate::space::File::punch_hole)
     /// takes pages away.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! platform (one pin a CPU, windows closed, high memory never reached directly).
 
 mod allocator;
+mod objects;
 mod random;
 mod tasks;
 

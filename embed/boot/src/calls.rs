@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{Prot, Vpn};
-use vellum::space::{Advice, MapRequest, Placement, Source, Traits};
+use vellum::space::{
+    Advice, FileRequest, MapRequest, Placement, ReadRequest, Source, Traits, WriteRequest,
+};
 use vellum::{ObjectId, SpaceId};
 
 use crate::arch::cpu::{Cpu, cycles};
@@ -29,7 +31,9 @@ pub unsafe fn init(files: u64, tasks: u64) {
     let zeroes = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
     let image = |number| {
         let pages = disk::file(number).1.div_ceil(1 << protocol::PAGE_SHIFT);
-        vm().create_file(number, pages).expect("memory for a file")
+        vm().create_file(FileRequest::stored(number, pages << 12))
+            .expect("memory for a file")
+            .id()
     };
     // SAFETY: the caller's promise.
     unsafe {
@@ -48,25 +52,28 @@ pub fn close_files() -> u64 {
         .map(|file| file.swap(0, Ordering::AcqRel));
     for bits in open.filter(|bits| *bits != 0) {
         let file = ObjectId::from_bits(bits);
-        match vm().sync(file) {
+        match vm().file(file).sync() {
             Ok(pages) => written += pages,
             Err(error) => report::fail(format_args!("a file is not written back: {error}")),
         }
-        if let Err(error) = vm().release_object(file) {
+        if let Err(error) = vm().file(file).release() {
             report::fail(format_args!("a file does not close: {error}"));
         }
     }
     for image in IMAGES.get() {
-        let _ = vm().release_object(*image);
+        let _ = vm().file(*image).release();
     }
     written
 }
 
 /// A space with what every program has: its image, the slice, and the stack of this number.
 pub fn program_space(stack: u64) -> Option<SpaceId> {
-    let space = vm().create_space().ok()?;
+    let space = vm().create_space().ok()?.id();
     let [programs, slice] = *IMAGES.get();
-    let pages = |object| vm().object_pages(object).unwrap_or(0).max(1);
+    let pages = |object| {
+        let size = vm().file(object).size().unwrap_or(0);
+        size.div_ceil(1 << protocol::PAGE_SHIFT).max(1)
+    };
     let page = |address: u64| Placement::Fixed(Vpn(address >> protocol::PAGE_SHIFT));
     let image = MapRequest::object(programs, 0, pages(programs), Prot::READ_EXECUTE);
     let words = MapRequest::object(slice, 0, pages(slice), Prot::READ).shared();
@@ -78,9 +85,9 @@ pub fn program_space(stack: u64) -> Option<SpaceId> {
     ];
     let mapped = requests
         .iter()
-        .all(|request| vm().map(space, request).is_ok());
+        .all(|request| vm().space(space).map(request).is_ok());
     if !mapped {
-        let _ = vm().exit(space);
+        let _ = vm().space(space).exit();
     }
     mapped.then_some(space)
 }
@@ -115,10 +122,11 @@ fn file(number: u64) -> Option<ObjectId> {
 fn open(number: u64, pages: u64) -> Option<u64> {
     let slot = FILES.get().get(number as usize)?;
     if slot.load(Ordering::Acquire) == 0 {
-        let file = vm().create_file(protocol::STORES + number, pages).ok()?;
+        let request = FileRequest::stored(protocol::STORES + number, pages << protocol::PAGE_SHIFT);
+        let file = vm().create_file(request).ok()?.id();
         let taken = slot.compare_exchange(0, file.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_err() {
-            let _ = vm().release_object(file);
+            let _ = vm().file(file).release();
         }
     }
     Some(0)
@@ -146,7 +154,7 @@ fn map(space: SpaceId, [page, pages, flags, file_plus_1, file_page, _]: [u64; 6]
         source,
         placement: Placement::Fixed(Vpn(page)),
     };
-    Some(vm().map(space, &request).ok()?.0)
+    Some(vm().space(space).map(&request).ok()?.0)
 }
 
 fn remap(space: SpaceId, [page, pages, to, new_pages, ..]: [u64; 6]) -> Option<u64> {
@@ -154,7 +162,8 @@ fn remap(space: SpaceId, [page, pages, to, new_pages, ..]: [u64; 6]) -> Option<u
         true => Placement::FixedFree(Vpn(page)),
         false => Placement::Fixed(Vpn(to)),
     };
-    vm().remap(space, Vpn(page), pages, new_pages, placement)
+    vm().space(space)
+        .remap(Vpn(page), pages, new_pages, placement)
         .ok()?;
     Some(0)
 }
@@ -167,14 +176,17 @@ fn advise(space: SpaceId, page: Vpn, pages: u64, advice: u64) -> Option<u64> {
         advice::PAGE_OUT => Advice::PageOut,
         _ => return None,
     };
-    vm().advise(space, page, pages, advice).ok().map(|()| 0)
+    vm().space(space)
+        .advise(page, pages, advice)
+        .ok()
+        .map(|()| 0)
 }
 
 fn set_heap(space: SpaceId, start: u64, end: u64) -> Option<u64> {
-    if vm().heap(space)?.start != Vpn(start) {
-        vm().set_heap_start(space, Vpn(start)).ok()?;
+    if vm().space(space).heap().ok()?.start != Vpn(start) {
+        vm().space(space).set_heap_start(Vpn(start)).ok()?;
     }
-    vm().set_heap_end(space, Vpn(end)).ok()?;
+    vm().space(space).set_heap_end(Vpn(end)).ok()?;
     Some(0)
 }
 
@@ -186,7 +198,8 @@ fn write_file(number: u64, page: u64, pages: u64) -> Option<u64> {
             bytes.fill(protocol::written(number, index))
         };
         done += vm()
-            .write_pages(file, page + done, pages - done, fill)
+            .file(file)
+            .write(WriteRequest::pages(page + done, pages - done, fill))
             .ok()?;
     }
     Some(0)
@@ -194,19 +207,19 @@ fn write_file(number: u64, page: u64, pages: u64) -> Option<u64> {
 
 fn fork(space: SpaceId, frame: &TrapFrame) -> Option<u64> {
     let start = cycles();
-    let child = vm().fork(space).ok()?;
+    let child = vm().space(space).fork().ok()?.id();
     Cpu::this().counts.fork.add(cycles() - start);
     let mut begin = *frame;
     begin.answer(0);
     let made = task::create(begin, Some(child));
     if made.is_none() {
-        let _ = vm().exit(child);
+        let _ = vm().space(child).exit();
     }
     made
 }
 
 fn thread(space: SpaceId, [entry, stack, argument, ..]: [u64; 6]) -> Option<u64> {
-    if !vm().share_space(space) {
+    if vm().space(space).share().is_err() {
         return None;
     }
     let made = task::create(
@@ -214,7 +227,7 @@ fn thread(space: SpaceId, [entry, stack, argument, ..]: [u64; 6]) -> Option<u64>
         Some(space),
     );
     if made.is_none() {
-        let _ = vm().exit(space);
+        let _ = vm().space(space).exit();
     }
     made
 }
@@ -222,7 +235,7 @@ fn thread(space: SpaceId, [entry, stack, argument, ..]: [u64; 6]) -> Option<u64>
 /// A thread leaves its stack, which begins at `page`, to nobody; 0 if the space ends as well.
 fn leave_stack(space: SpaceId, page: u64) {
     if page != 0 {
-        let _ = vm().unmap(space, Vpn(page), STACK_PAGES);
+        let _ = vm().space(space).unmap(Vpn(page), STACK_PAGES);
     }
 }
 
@@ -259,9 +272,10 @@ pub fn call(frame: &mut TrapFrame) {
             fourth
         )),
         call::MAP => map(space, arguments),
-        call::UNMAP => vm().unmap(space, page, second).ok().map(|()| 0),
+        call::UNMAP => vm().space(space).unmap(page, second).ok().map(|()| 0),
         call::PROTECT => vm()
-            .protect(space, page, second, prot(third))
+            .space(space)
+            .protect(page, second, prot(third))
             .ok()
             .map(|()| 0),
         call::REMAP => remap(space, arguments),
@@ -280,13 +294,15 @@ pub fn call(frame: &mut TrapFrame) {
             Some(0)
         }
         call::FILE_OPEN => open(first, second),
-        call::FILE_READ => {
-            file(first).and_then(|file| vm().read_pages(file, second, third, |_, _| {}).ok())
-        }
+        call::FILE_READ => file(first).and_then(|file| {
+            vm().file(file)
+                .read(ReadRequest::pages(second, third, |_, _| {}))
+                .ok()
+        }),
         call::FILE_WRITE => write_file(first, second, third),
         call::TRUNCATE => file(first)
             .zip(second.checked_mul(PAGE))
-            .and_then(|(file, bytes)| vm().set_size(file, bytes).ok())
+            .and_then(|(file, bytes)| vm().file(file).set_size(bytes).ok())
             .map(|()| 0),
         call::RECOVER => {
             task::current().set_recover(first);

@@ -268,7 +268,7 @@ pub fn set_space(space: Option<SpaceId>) {
     current()
         .space
         .store(space.map_or(0, SpaceId::to_bits), Ordering::Relaxed);
-    match space.and_then(|space| vm().load(space)) {
+    match space.and_then(|space| vm().space(space).load().ok()) {
         Some(loaded) => flush::load(loaded),
         None => flush::unload(),
     }
@@ -280,7 +280,7 @@ pub fn leave_space() {
     // No CPU may have the root loaded when the space ends.
     set_space(None);
     if let Some(space) = space
-        && let Err(error) = vm().exit(space)
+        && let Err(error) = vm().space(space).exit()
     {
         report::fail(format_args!("a space does not end: {error}"));
     }
@@ -323,7 +323,7 @@ pub fn run_cpu() -> ! {
         cpu.current
             .store((&raw const *task).cast_mut(), Ordering::Relaxed);
         cpu.set_trap_stack(task.stack.load(Ordering::Relaxed));
-        if let Some(loaded) = task.space().and_then(|space| vm().load(space)) {
+        if let Some(loaded) = task.space().and_then(|space| vm().space(space).load().ok()) {
             flush::load(loaded);
         }
         core::mem::forget(scheduler);

@@ -83,7 +83,7 @@ pub unsafe extern "C" fn vellum_group_create(
     let create = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(group)?) };
-        let id = manager.vm.new_group(limit_of(limit_bytes)?)?;
+        let id = manager.vm.create_group(limit_of(limit_bytes)?)?.id();
         out.set(Group { bits: id.to_bits() });
         Ok(())
     };
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn vellum_group_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_group_end(vm: *mut Manager, group: Group) -> Status {
     // SAFETY: the head of the header.
-    let end = || Ok(unsafe { named(vm)? }.vm.end_group(group.id())?);
+    let end = || Ok(unsafe { named(vm)? }.vm.group(group.id()).end()?);
     Status::of(end())
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn vellum_group_limit_set(
         // SAFETY: the head of the header.
         let manager = unsafe { named(vm)? };
         let limit = limit_of(limit_bytes)?;
-        let excess = manager.vm.set_group_limit(group.id(), limit)?;
+        let excess = manager.vm.group(group.id()).set_limit(limit)?;
         // SAFETY: as above.
         if let Ok(out) = unsafe { Out::new(excess_bytes) } {
             out.set(bytes_of(excess));
@@ -128,7 +128,12 @@ pub unsafe extern "C" fn vellum_group_limit_set(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_group_join(vm: *mut Manager, space: Space, group: Group) -> Status {
     // SAFETY: the head of the header.
-    let join = || Ok(unsafe { named(vm)? }.vm.set_group(space.id(), group.id())?);
+    let join = || {
+        Ok(unsafe { named(vm)? }
+            .vm
+            .space(space.id())
+            .set_group(group.id())?)
+    };
     Status::of(join())
 }
 
@@ -142,8 +147,7 @@ pub unsafe extern "C" fn vellum_group_stats_get(
     let get = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(stats)?) };
-        let stats = manager.vm.group_stats(group.id());
-        let stats = stats.ok_or(Status::NoGroup)?;
+        let stats = manager.vm.group(group.id()).stats()?;
         out.set(GroupStats {
             used_bytes: bytes_of(stats.usage),
             peak_bytes: bytes_of(stats.peak),

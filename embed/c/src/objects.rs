@@ -3,6 +3,7 @@
 use core::ffi::c_void;
 
 use vellum::ObjectId;
+use vellum::space::{FileRequest, ReadRequest, WriteRequest};
 
 use crate::manager::{Manager, Out, named};
 use crate::status::Status;
@@ -40,7 +41,12 @@ pub unsafe extern "C" fn vellum_file_create(
         if store >> 63 != 0 {
             return Err(Status::Argument);
         }
-        out.set(Object::of(manager.vm.create_file_of(store, bytes)?));
+        out.set(Object::of(
+            manager
+                .vm
+                .create_file(FileRequest::stored(store, bytes))?
+                .id(),
+        ));
         Ok(())
     };
     Status::of(create())
@@ -56,8 +62,9 @@ pub unsafe extern "C" fn vellum_shared_memory_create(
     let create = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(object)?) };
-        let pages = crate::manager::pages_of(bytes)?;
-        out.set(Object::of(manager.vm.create_shared_memory(pages)?));
+        crate::manager::pages_of(bytes)?;
+        let request = FileRequest::shared_memory(bytes);
+        out.set(Object::of(manager.vm.create_file(request)?.id()));
         Ok(())
     };
     Status::of(create())
@@ -70,7 +77,7 @@ pub unsafe extern "C" fn vellum_object_release(vm: *mut Manager, object: Object)
     let release = || {
         // SAFETY: the head of the header.
         let manager = unsafe { named(vm)? };
-        Ok(manager.vm.release_object(object.id())?)
+        Ok(manager.vm.file(object.id()).release()?)
     };
     Status::of(release())
 }
@@ -105,7 +112,11 @@ pub unsafe extern "C" fn vellum_object_sync(
     pages: *mut u64,
 ) -> Status {
     // SAFETY: the head of the header.
-    unsafe { counted(vm, pages, |manager| Ok(manager.vm.sync(object.id())?)) }
+    unsafe {
+        counted(vm, pages, |manager| {
+            Ok(manager.vm.file(object.id()).sync()?)
+        })
+    }
 }
 
 /// The bytes of an object.
@@ -118,7 +129,7 @@ pub unsafe extern "C" fn vellum_object_size(
     let size = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(bytes)?) };
-        out.set(manager.vm.size(object.id()).ok_or(Status::NoObject)?);
+        out.set(manager.vm.file(object.id()).size()?);
         Ok(())
     };
     Status::of(size())
@@ -135,7 +146,7 @@ pub unsafe extern "C" fn vellum_object_resize(
     let resize = || {
         // SAFETY: the head of the header.
         let manager = unsafe { named(vm)? };
-        Ok(manager.vm.set_size(object.id(), bytes)?)
+        Ok(manager.vm.file(object.id()).set_size(bytes)?)
     };
     Status::of(resize())
 }
@@ -166,7 +177,10 @@ pub unsafe extern "C" fn vellum_object_read(
         // written may be read: the buffer is the kernel's memory, and C has no rule that
         // Rust's compiler could see across the border.
         let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, bytes) };
-        Ok(manager.vm.read_at(object.id(), offset, &mut [buffer])?)
+        Ok(manager
+            .vm
+            .file(object.id())
+            .read(ReadRequest::bytes(offset, &mut [buffer]))?)
     };
     // SAFETY: the head of the header.
     unsafe { counted(vm, done, read) }
@@ -189,7 +203,10 @@ pub unsafe extern "C" fn vellum_object_write(
         let buffer = checked(buffer, bytes)?;
         // SAFETY: the head of the header, and what is asked for above.
         let buffer = unsafe { core::slice::from_raw_parts(buffer, bytes) };
-        Ok(manager.vm.write_at(object.id(), offset, &[buffer])?)
+        Ok(manager
+            .vm
+            .file(object.id())
+            .write(WriteRequest::bytes(offset, &[buffer]))?)
     };
     // SAFETY: the head of the header.
     unsafe { counted(vm, done, write) }

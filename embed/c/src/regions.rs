@@ -202,7 +202,7 @@ pub unsafe extern "C" fn vellum_map(
         let (manager, out) = unsafe { (named(vm)?, Out::new(address)?) };
         // SAFETY: as above.
         let request = unsafe { request.as_ref() }.ok_or(Status::Argument)?;
-        let page = manager.vm.map(space.id(), &request_of(request)?)?;
+        let page = manager.vm.space(space.id()).map(&request_of(request)?)?;
         out.set(page.address::<Paging>());
         Ok(())
     };
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn vellum_unmap(
     // SAFETY: the head of the header.
     unsafe {
         on_range(vm, (address, bytes), |manager, start, pages| {
-            Ok(manager.vm.unmap(space.id(), start, pages)?)
+            Ok(manager.vm.space(space.id()).unmap(start, pages)?)
         })
     }
 }
@@ -256,7 +256,8 @@ pub unsafe extern "C" fn vellum_protect(
         on_range(vm, (address, bytes), |manager, start, pages| {
             Ok(manager
                 .vm
-                .protect(space.id(), start, pages, prot_of(prot)?)?)
+                .space(space.id())
+                .protect(start, pages, prot_of(prot)?)?)
         })
     }
 }
@@ -273,7 +274,7 @@ pub unsafe extern "C" fn vellum_populate(
     // SAFETY: the head of the header.
     unsafe {
         on_range(vm, (address, bytes), |manager, start, pages| {
-            Ok(manager.vm.populate(space.id(), start, pages)?)
+            Ok(manager.vm.space(space.id()).populate(start, pages)?)
         })
     }
 }
@@ -291,7 +292,7 @@ pub unsafe extern "C" fn vellum_lock_pages(
     // SAFETY: the head of the header.
     unsafe {
         on_range(vm, (address, bytes), |manager, start, pages| {
-            Ok(manager.vm.lock_pages(space.id(), start, pages)?)
+            Ok(manager.vm.space(space.id()).lock(start, pages)?)
         })
     }
 }
@@ -307,7 +308,7 @@ pub unsafe extern "C" fn vellum_unlock_pages(
     // SAFETY: the head of the header.
     unsafe {
         on_range(vm, (address, bytes), |manager, start, pages| {
-            Ok(manager.vm.unlock_pages(space.id(), start, pages)?)
+            Ok(manager.vm.space(space.id()).unlock(start, pages)?)
         })
     }
 }
@@ -333,7 +334,7 @@ pub unsafe extern "C" fn vellum_advise(
                 VELLUM_PAGE_OUT => Advice::PageOut,
                 _ => return Err(Status::Argument),
             };
-            Ok(manager.vm.advise(space.id(), start, pages, advice)?)
+            Ok(manager.vm.space(space.id()).advise(start, pages, advice)?)
         })
     }
 }
@@ -360,7 +361,8 @@ pub unsafe extern "C" fn vellum_remap(
             let (new_pages, placement) = (pages_of(new_bytes)?, placement_of(placement, to)?);
             let remapped = manager
                 .vm
-                .remap(space.id(), start, pages, new_pages, placement)?;
+                .space(space.id())
+                .remap(start, pages, new_pages, placement)?;
             out.set(remapped.range.start.address::<Paging>());
             Ok(())
         })
@@ -373,7 +375,7 @@ pub unsafe extern "C" fn vellum_heap_start(vm: *mut Manager, space: Space, start
     // SAFETY: the head of the header.
     unsafe {
         on_range(vm, (start, 0), |manager, start, _| {
-            Ok(manager.vm.set_heap_start(space.id(), start)?)
+            Ok(manager.vm.space(space.id()).set_heap_start(start)?)
         })
     }
 }
@@ -384,7 +386,7 @@ pub unsafe extern "C" fn vellum_brk(vm: *mut Manager, space: Space, end: u64) ->
     // SAFETY: the head of the header.
     unsafe {
         on_range(vm, (end, 0), |manager, end, _| {
-            Ok(manager.vm.set_heap_end(space.id(), end)?)
+            Ok(manager.vm.space(space.id()).set_heap_end(end)?)
         })
     }
 }
@@ -409,8 +411,7 @@ pub unsafe extern "C" fn vellum_limits_set(
             stack_gap_pages: pages(limits.stack_gap_bytes),
             locked_pages: pages(limits.locked_bytes),
         };
-        let set = manager.vm.set_limits(space.id(), limits);
-        set.then_some(()).ok_or(Status::NoSpace)
+        Ok(manager.vm.space(space.id()).set_limits(limits)?)
     };
     Status::of(set())
 }
@@ -427,8 +428,10 @@ pub unsafe extern "C" fn vellum_region_at(
     let find = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(region)?) };
-        let found = manager.vm.region_at(space.id(), Vpn::of::<Paging>(address));
-        out.set(region_of(&found.ok_or(Status::NoRegion)?));
+        let page = Vpn::of::<Paging>(address);
+        // The same for both: it is asked of addresses.
+        let found = manager.vm.space(space.id()).region_at(page);
+        out.set(region_of(&found.map_err(|_| Status::NoRegion)?));
         Ok(())
     };
     Status::of(find())
@@ -452,7 +455,7 @@ pub unsafe extern "C" fn vellum_regions_each(
             // SAFETY: the caller's function, with a region that lives until it returns.
             unsafe { each(context, &raw const region) }
         };
-        Ok(manager.vm.for_each_region(space.id(), visit)?)
+        Ok(manager.vm.space(space.id()).for_each_region(visit)?)
     };
     Status::of(visit())
 }

@@ -92,7 +92,7 @@ pub unsafe extern "C" fn vellum_space_stats_get(
     let get = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(stats)?) };
-        let stats = manager.vm.space_stats(space.id()).ok_or(Status::NoSpace)?;
+        let stats = manager.vm.space(space.id()).stats()?;
         out.set(SpaceStats {
             anonymous_pages: stats.rss.anonymous,
             file_pages: stats.rss.file,

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn vellum_space_create(vm: *mut Manager, space: *mut Space
     let create = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(space)?) };
-        out.set(Space::of(manager.vm.create_space()?));
+        out.set(Space::of(manager.vm.create_space()?.id()));
         Ok(())
     };
     Status::of(create())
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn vellum_fork(vm: *mut Manager, parent: Space, child: *mu
     let fork = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(child)?) };
-        out.set(Space::of(manager.vm.fork(parent.id())?));
+        out.set(Space::of(manager.vm.space(parent.id()).fork()?.id()));
         Ok(())
     };
     Status::of(fork())
@@ -107,8 +107,7 @@ pub unsafe extern "C" fn vellum_space_share(vm: *mut Manager, space: Space) -> S
     let share = || {
         // SAFETY: the head of the header.
         let manager = unsafe { named(vm)? };
-        let shared = manager.vm.share_space(space.id());
-        shared.then_some(()).ok_or(Status::NoSpace)
+        Ok(manager.vm.space(space.id()).share()?)
     };
     Status::of(share())
 }
@@ -120,7 +119,7 @@ pub unsafe extern "C" fn vellum_exit(vm: *mut Manager, space: Space, ended: *mut
     let exit = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(ended)) };
-        let last = manager.vm.exit(space.id())?;
+        let last = manager.vm.space(space.id()).exit()?;
         if let Ok(out) = out {
             out.set(last);
         }
@@ -140,7 +139,7 @@ pub unsafe extern "C" fn vellum_load(
     let load = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(loaded)?) };
-        let loaded = manager.vm.load(space.id()).ok_or(Status::NoSpace)?;
+        let loaded = manager.vm.space(space.id()).load()?;
         out.set(Loaded {
             tag: loaded.tag.0,
             root: loaded.root.0,
@@ -165,7 +164,10 @@ pub unsafe extern "C" fn vellum_fault(
     let fault = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(resolved)) };
-        let how = manager.vm.fault(space.id(), address, access_of(access)?)?;
+        let how = manager
+            .vm
+            .space(space.id())
+            .fault(address, access_of(access)?)?;
         if let Ok(out) = out {
             out.set(match how {
                 How::Mapped => Resolved::Mapped,
@@ -191,8 +193,10 @@ pub unsafe extern "C" fn vellum_translate(
     let translate = || {
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(translation)?) };
-        let found = manager.vm.translate(space.id(), Vpn::of::<Paging>(address));
-        let (frame, prot) = found.ok_or(Status::NotMapped)?;
+        let page = Vpn::of::<Paging>(address);
+        // The same for both: it is asked of addresses.
+        let found = manager.vm.space(space.id()).translate(page);
+        let (frame, prot) = found.map_err(|_| Status::NotMapped)?;
         out.set(Translation {
             frame: frame.0,
             prot: crate::regions::bits_of(prot),

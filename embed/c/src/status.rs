@@ -178,6 +178,7 @@ impl From<FileError> for Status {
             FileError::OutOfMemory => Status::OutOfMemory,
             FileError::GroupLimit(_) => Status::GroupLimit,
             FileError::Io => Status::Io,
+            FileError::Pinned => Status::Busy,
         }
     }
 }

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn vellum_object_huge_set(
             VELLUM_HUGE_ALWAYS => Some(true),
             _ => return Err(Status::Argument),
         };
-        Ok(manager.vm.set_huge(object.id(), huge)?)
+        Ok(manager.vm.file(object.id()).set_huge(huge)?)
     };
     Status::of(set())
 }
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn vellum_folio_advise(
                 _ => return Err(Status::Argument),
             };
             let advice = Advice::Folio(order);
-            Ok(manager.vm.advise(space.id(), start, pages, advice)?)
+            Ok(manager.vm.space(space.id()).advise(start, pages, advice)?)
         })
     }
 }
@@ -130,7 +130,10 @@ pub unsafe extern "C" fn vellum_collapse(
         // No range has more pages than this says.
         let least = u32::try_from(pages_of(least_bytes)?).unwrap_or(u32::MAX);
         let start = page_at(start)?;
-        let did = manager.vm.collapse(space.id(), start, ranges, least)?;
+        let did = manager
+            .vm
+            .space(space.id())
+            .collapse(start, ranges, least)?;
         out.set(Collapse {
             scanned: did.scanned,
             collapsed: did.collapsed,

@@ -3,15 +3,20 @@
 use vellum::addr::{Access, PageRange, Prot, Vpn};
 use vellum::platform::{CpuId, CpuSet, CpuWords, Flush, Platform, SpaceTag};
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, FileError, MapError, MapRequest, Placement, Source, Traits};
+use vellum::space::{
+    FaultError, FileError, FileRequest, MapError, MapRequest, Placement, ReadRequest, Source,
+    Traits, WriteRequest,
+};
 use vellum::table::X86_64;
-use vellum::{ObjectId, SpaceId, Vm};
+use vellum::{Vm, space};
 use vellum_description::WorkKind;
 use vellum_sim::{Board, Cpu};
 
 use crate::workloads::{Files, Kind, Pages, Spaces};
 
 pub(crate) type Manager<R> = Vm<Board, X86_64, R>;
+type Space<'v, R> = space::Space<'v, Board, X86_64, R>;
+type File<'v, R> = space::File<'v, Board, X86_64, R>;
 
 /// Pages of a mapping that is faulted in page by page. Then it is made anew.
 const MAPPED: u64 = 4096;
@@ -35,6 +40,19 @@ fn place(cpu: usize) -> Vpn {
     Vpn(FIRST + cpu as u64 * APART)
 }
 
+/// So many pages of shared memory.
+fn memory(pages: u64) -> FileRequest {
+    FileRequest::shared_memory(pages * PAGE as u64)
+}
+
+/// What a mapping of a file from its beginning shows.
+fn all_of<R: ReverseMap>(file: File<'_, R>) -> Source {
+    Source::Object {
+        id: file.id(),
+        page: 0,
+    }
+}
+
 fn place_of(cpu: &Cpu<'_>) -> Vpn {
     place(usize::from(cpu.id().0))
 }
@@ -56,10 +74,10 @@ type Done = Result<(), Refused>;
 pub(crate) struct Stage<'v, R: ReverseMap> {
     pub(crate) vm: &'v Manager<R>,
     pub(crate) kind: Kind,
-    space: Option<SpaceId>,
-    file: Option<ObjectId>,
+    space: Option<Space<'v, R>>,
+    file: Option<File<'v, R>>,
     /// Spaces that map the file, in which nothing runs.
-    mappers: Vec<SpaceId>,
+    mappers: Vec<Space<'v, R>>,
 }
 
 /// Counts what a CPU does until its time is up.
@@ -96,17 +114,17 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             Kind::MapUnmap(Spaces::Shared) => stage.space = Some(vm.create_space()?),
             Kind::Faults(Spaces::Shared) => stage.map_for_all(cpus, Source::Anonymous)?,
             Kind::CachedFaults(spaces) => {
-                let id = stage.cached_file(FILE)?;
-                stage.file = Some(id);
+                let file = stage.cached_file(FILE)?;
+                stage.file = Some(file);
                 if spaces == Spaces::Shared {
-                    stage.map_for_all(cpus, Source::Object { id, page: 0 })?;
+                    stage.map_for_all(cpus, all_of(file))?;
                 }
             }
             Kind::Read => stage.file = Some(stage.cached_file(FILE)?),
             Kind::LookUp(_) => stage.map_by_many()?,
             Kind::Write(Files::Shared) => {
                 // As long as it will be: writes within a file do not wait for its end.
-                stage.file = Some(vm.create_shared_memory(PART * cpus as u64)?);
+                stage.file = Some(vm.create_file(memory(PART * cpus as u64))?);
             }
             _ => {}
         }
@@ -124,28 +142,27 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
     /// Makes a file of which each page is mapped by several spaces.
     fn map_by_many(&mut self) -> Done {
         let (spaces, pages) = MAPPED_BY;
-        let id = self.cached_file(pages)?;
-        self.file = Some(id);
+        let file = self.cached_file(pages)?;
+        self.file = Some(file);
         for _ in 0..spaces {
             let space = self.vm.create_space()?;
             self.mappers.push(space);
-            self.map_at(space, place(0), pages, Source::Object { id, page: 0 })?;
+            self.map_at(space, place(0), pages, all_of(file))?;
             for page in 0..pages {
                 let address = place(0).offset(page).address::<X86_64>();
-                self.vm.fault(space, address, Access::Read)?;
+                space.fault(address, Access::Read)?;
             }
         }
         Ok(())
     }
 
-    fn cached_file(&self, pages: u64) -> Result<ObjectId, Refused> {
-        let file = self.vm.create_shared_memory(pages)?;
+    fn cached_file(&self, pages: u64) -> Result<File<'v, R>, Refused> {
+        let file = self.vm.create_file(memory(pages))?;
         let mut next = 0;
         while next < pages {
             let left = pages - next;
-            next += self
-                .vm
-                .write_pages(file, next, left, |page, bytes| bytes.fill(page))?;
+            let request = WriteRequest::pages(next, left, |page, bytes| bytes.fill(page));
+            next += file.write(request)?;
         }
         Ok(file)
     }
@@ -155,8 +172,8 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         match self.kind {
             Kind::Faults(_) => self.faults(clock, Source::Anonymous),
             Kind::CachedFaults(_) => {
-                let id = self.file.expect("made in `new`");
-                self.faults(clock, Source::Object { id, page: 0 })
+                let file = self.file.expect("made in `new`");
+                self.faults(clock, all_of(file))
             }
             Kind::MapUnmap(_) => self.map_unmap(clock),
             Kind::ForkExit => self.fork_exit(clock),
@@ -171,7 +188,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
     }
 
     /// The space that the CPU works in.
-    fn own_space(&self, cpu: &Cpu<'_>) -> Result<SpaceId, Refused> {
+    fn own_space(&self, cpu: &Cpu<'_>) -> Result<Space<'v, R>, Refused> {
         match self.space {
             Some(space) => Ok(space),
             None => {
@@ -183,22 +200,22 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
     }
 
     /// Ends the space, unless others are in it.
-    fn leave(&self, cpu: &Cpu<'_>, space: SpaceId) -> Done {
+    fn leave(&self, cpu: &Cpu<'_>, space: Space<'v, R>) -> Done {
         if self.space.is_none() {
             cpu.begin(Some(WorkKind::Exit));
             cpu.syscall();
-            self.vm.exit(space)?;
+            space.exit()?;
         }
         Ok(())
     }
 
-    fn map(&self, cpu: &Cpu<'_>, space: SpaceId, pages: u64, source: Source) -> Done {
+    fn map(&self, cpu: &Cpu<'_>, space: Space<'v, R>, pages: u64, source: Source) -> Done {
         cpu.begin(Some(WorkKind::Map));
         cpu.syscall();
         self.map_at(space, place_of(cpu), pages, source)
     }
 
-    fn map_at(&self, space: SpaceId, place: Vpn, pages: u64, source: Source) -> Done {
+    fn map_at(&self, space: Space<'v, R>, place: Vpn, pages: u64, source: Source) -> Done {
         let is_file = source != Source::Anonymous;
         let request = MapRequest {
             prot: match is_file {
@@ -213,14 +230,14 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             placement: Placement::FixedFree(place),
             ..MapRequest::anonymous(pages, Prot::READ_WRITE)
         };
-        self.vm.map(space, &request)?;
+        space.map(&request)?;
         Ok(())
     }
 
-    fn fault(&self, cpu: &Cpu<'_>, space: SpaceId, page: Vpn, access: Access) -> Done {
+    fn fault(&self, cpu: &Cpu<'_>, space: Space<'v, R>, page: Vpn, access: Access) -> Done {
         cpu.begin(Some(WorkKind::Fault));
         cpu.trap();
-        self.vm.fault(space, page.address::<X86_64>(), access)?;
+        space.fault(page.address::<X86_64>(), access)?;
         Ok(())
     }
 
@@ -248,7 +265,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             }
             cpu.begin(Some(WorkKind::Map));
             cpu.syscall();
-            self.vm.unmap(space, first, MAPPED)?;
+            space.unmap(first, MAPPED)?;
             self.map(cpu, space, MAPPED, source)?;
         }
     }
@@ -262,7 +279,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             self.fault(cpu, space, first, Access::Write)?;
             cpu.begin(Some(WorkKind::Map));
             cpu.syscall();
-            self.vm.unmap(space, first, 1)?;
+            space.unmap(first, 1)?;
             clock.count();
         }
         self.leave(cpu, space)
@@ -281,14 +298,14 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             cpu.begin(Some(WorkKind::Fork));
             cpu.syscall();
             // The parent runs when it forks.
-            self.vm.load(space).ok_or(MapError::NoSpace)?;
-            let child = self.vm.fork(space)?;
+            space.load()?;
+            let child = space.fork()?;
             for page in 0..stores {
                 self.fault(cpu, child, first.offset(page), Access::Write)?;
             }
             cpu.begin(Some(WorkKind::Exit));
             cpu.syscall();
-            self.vm.exit(child)?;
+            child.exit()?;
             clock.count();
         }
         self.leave(cpu, space)
@@ -303,7 +320,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             cpu.begin(Some(WorkKind::File));
             cpu.syscall();
             let place = random.below(FILE) * PAGE as u64;
-            self.vm.read_at(file, place, &mut [&mut buffer])?;
+            file.read(ReadRequest::bytes(place, &mut [&mut buffer]))?;
             clock.count();
         }
         Ok(())
@@ -320,7 +337,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
             Files::Own => {
                 cpu.begin(Some(WorkKind::File));
                 cpu.syscall();
-                (self.vm.create_shared_memory(PART)?, 0)
+                (self.vm.create_file(memory(PART))?, 0)
             }
         };
         let bytes = |page: u64| page * PAGE as u64;
@@ -331,17 +348,17 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
                 }
                 cpu.begin(Some(WorkKind::File));
                 cpu.syscall();
-                self.vm.write_at(file, bytes(page), &[&buffer])?;
+                file.write(WriteRequest::bytes(bytes(page), &[&buffer]))?;
                 clock.count();
             }
             cpu.begin(Some(WorkKind::File));
             cpu.syscall();
-            self.vm.punch_hole(file, bytes(first), bytes(PART))?;
+            file.punch_hole(bytes(first), bytes(PART))?;
         }
         if files == Files::Own {
             cpu.begin(Some(WorkKind::File));
             cpu.syscall();
-            self.vm.release_object(file)?;
+            file.release()?;
         }
         Ok(())
     }
@@ -357,8 +374,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         let mut random = cpu.random();
         cpu.begin(None);
         while !clock.is_over() {
-            let looked_up = self.vm.scan_object(file, random.below(count), 1);
-            looked_up.ok_or(MapError::NoObject)?;
+            file.scan(random.below(count), 1)?;
             clock.count();
         }
         Ok(())
@@ -390,10 +406,10 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
     /// Ends what all shared, outside of simulated time.
     pub(crate) fn end(self) -> Done {
         for space in self.mappers.into_iter().chain(self.space) {
-            self.vm.exit(space)?;
+            space.exit()?;
         }
         if let Some(file) = self.file {
-            self.vm.release_object(file)?;
+            file.release()?;
         }
         Ok(())
     }

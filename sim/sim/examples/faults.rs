@@ -65,22 +65,23 @@ fn faults(machine: &Description, cpus: usize) -> Result<Outcome<()>, Box<dyn Err
     simulation.place("heap", heap.start, heap.bytes, Homes::Node(NodeId(0)))?;
     let outcome = simulation.run(|cpu| {
         cpu.syscall();
-        let space = vm.create_space().expect("there is memory");
+        let space = vm.create_space().expect("there is memory").id();
         for _ in 0..ROUNDS {
             cpu.syscall();
             let request = MapRequest::anonymous(PAGES, Prot::READ_WRITE);
-            let start = vm.map(space, &request).expect("there is room");
+            let start = vm.space(space).map(&request).expect("there is room");
             for page in 0..PAGES {
                 cpu.trap();
                 let address = start.offset(page).address::<X86_64>();
-                vm.fault(space, address, Access::Write)
+                vm.space(space)
+                    .fault(address, Access::Write)
                     .expect("it is mapped");
             }
             cpu.syscall();
-            vm.unmap(space, start, PAGES).expect("it lives");
+            vm.space(space).unmap(start, PAGES).expect("it lives");
         }
         cpu.syscall();
-        vm.exit(space).expect("it lives");
+        vm.space(space).exit().expect("it lives");
     })?;
     vm.audit().map_err(|error| error.to_string())?;
     Ok(outcome)

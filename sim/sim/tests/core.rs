@@ -42,33 +42,36 @@ fn simulation(machine: &Description, cpus: usize, vm: &Manager, heap: Filled) ->
 /// Each CPU maps, stores to and unmaps pages in a space of its own, forks it and ends both.
 fn many_spaces(vm: &Manager, cpu: &Cpu<'_>, rounds: usize) {
     cpu.syscall();
-    let space = vm.create_space().expect("there is memory");
+    let space = vm.create_space().expect("there is memory").id();
     for _ in 0..rounds {
         cpu.syscall();
         let first = vm
-            .map(space, &MapRequest::anonymous(32, Prot::READ_WRITE))
+            .space(space)
+            .map(&MapRequest::anonymous(32, Prot::READ_WRITE))
             .expect("there is room");
         for page in 0..32 {
             cpu.trap();
             let address = first.offset(page).address::<X86_64>();
-            vm.fault(space, address, Access::Write)
+            vm.space(space)
+                .fault(address, Access::Write)
                 .expect("it is mapped");
         }
         cpu.syscall();
-        let child = vm.fork(space).expect("there is memory");
+        let child = vm.space(space).fork().expect("there is memory").id();
         for page in 0..4 {
             cpu.trap();
             let address = first.offset(page).address::<X86_64>();
-            vm.fault(child, address, Access::Write)
+            vm.space(child)
+                .fault(address, Access::Write)
                 .expect("it is mapped");
         }
         cpu.syscall();
-        vm.exit(child).expect("it lives");
+        vm.space(child).exit().expect("it lives");
         cpu.syscall();
-        vm.unmap(space, first, 32).expect("it lives");
+        vm.space(space).unmap(first, 32).expect("it lives");
     }
     cpu.syscall();
-    vm.exit(space).expect("it lives");
+    vm.space(space).exit().expect("it lives");
 }
 
 fn run_many_spaces(machine: &Description, cpus: usize, seed: u64) -> Outcome<()> {
@@ -92,20 +95,22 @@ fn the_core_reports_every_change_of_shared_memory() {
         .limit_ns(20_000_000);
     // SAFETY: the manager's memory outlives the run, and nobody else knows it.
     let simulation = unsafe { simulation.check_reports() };
-    let shared = vm.create_space().expect("there is memory");
+    let shared = vm.create_space().expect("there is memory").id();
     let outcome = simulation.run(|cpu| {
         many_spaces(&vm, cpu, 3);
         // And in a space that all share.
         for _ in 0..3 {
             let first = vm
-                .map(shared, &MapRequest::anonymous(8, Prot::READ_WRITE))
+                .space(shared)
+                .map(&MapRequest::anonymous(8, Prot::READ_WRITE))
                 .expect("there is room");
             for page in 0..8 {
                 let address = first.offset(page).address::<X86_64>();
-                vm.fault(shared, address, Access::Write)
+                vm.space(shared)
+                    .fault(address, Access::Write)
                     .expect("it is mapped");
             }
-            vm.unmap(shared, first, 8).expect("it lives");
+            vm.space(shared).unmap(first, 8).expect("it lives");
         }
     });
     let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
@@ -131,21 +136,23 @@ fn only_cpus_that_use_a_space_are_interrupted_for_it() {
     const USERS: [u16; 4] = [2, 65, 66, 130];
     let machine = flat(192);
     let (vm, heap) = manager(&machine, 192, 256 << 20);
-    let space = vm.create_space().expect("there is memory");
+    let space = vm.create_space().expect("there is memory").id();
     let outcome = simulation(&machine, 192, &vm, heap).run(|cpu| {
         if USERS.contains(&cpu.id().0) {
-            vm.load(space).expect("it lives");
+            vm.space(space).load().expect("it lives");
         }
         for _ in 0..100 {
             cpu.compute_ns(1000);
             if cpu.id().0 == USERS[0] {
                 let first = vm
-                    .map(space, &MapRequest::anonymous(4, Prot::READ_WRITE))
+                    .space(space)
+                    .map(&MapRequest::anonymous(4, Prot::READ_WRITE))
                     .expect("there is room");
                 let address = first.address::<X86_64>();
-                vm.fault(space, address, Access::Write)
+                vm.space(space)
+                    .fault(address, Access::Write)
                     .expect("it is mapped");
-                vm.unmap(space, first, 4).expect("it lives");
+                vm.space(space).unmap(first, 4).expect("it lives");
             }
         }
     });

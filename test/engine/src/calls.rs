@@ -3,15 +3,15 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use vellum::ObjectId;
 use vellum::addr::Vpn;
 use vellum::frame::{OutOfMemory, Request, Site};
 use vellum::rmap::ReverseMap;
-use vellum::space::FaultError;
+use vellum::space::{File, FileRequest, ReadRequest, WriteRequest};
 use vellum::table::Format;
+use vellum_machine::Machine;
 
 use crate::core_engine::CoreEngine;
-use crate::executor::{DONE, Executed, fault_error, file_error, map_error};
+use crate::executor::{DONE, Executed, file_error};
 use crate::op::{Call, FileSlot, OpError};
 
 /// The largest buffer.
@@ -56,6 +56,23 @@ fn blocks(
     })
 }
 
+/// Writes all of `data`. A call that could not go on has said how much it wrote, and the
+/// next one says why.
+fn write_all<F: Format, R: ReverseMap>(
+    file: File<'_, Machine, F, R>,
+    at: u64,
+    data: &[u8],
+) -> Result<usize, OpError> {
+    let mut done = 0;
+    while done < data.len() {
+        let rest = &data[done..];
+        done += file
+            .write(WriteRequest::bytes(at + done as u64, &[rest]))
+            .map_err(file_error)?;
+    }
+    Ok(done)
+}
+
 impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     pub(crate) fn call(&self, call: &Call) -> Executed {
         match *call {
@@ -65,20 +82,19 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 pages,
                 access,
             } => {
-                let id = self.space(space)?;
+                let space = self.space(space)?;
                 let end = page.checked_add(pages).ok_or(OpError::Invalid)?;
                 if end > F::USER_END.0 {
                     return Err(OpError::Invalid);
                 }
                 let places = (page..end).map(|page| (Vpn(page).address::<F>(), page));
-                self.accesses(id, places, access)?;
+                self.accesses(space, places, access)?;
                 DONE
             }
             Call::NewFile { file } => self.new_file(file),
             Call::Close { file } => self.close(file),
             Call::SetSize { file, bytes } => {
-                let id = self.file(file)?;
-                self.vm.set_size(id, bytes).map_err(file_error)?;
+                self.file(file)?.set_size(bytes).map_err(file_error)?;
                 DONE
             }
             Call::Write {
@@ -87,8 +103,8 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 block,
                 bytes,
             } => {
-                let id = self.file(file)?;
-                blocks((at, block, bytes), |at, data| self.write(id, at, data))
+                let file = self.file(file)?;
+                blocks((at, block, bytes), |at, data| write_all(file, at, data))
             }
             Call::WriteZeroes {
                 file,
@@ -96,10 +112,10 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 block,
                 bytes,
             } => {
-                let id = self.file(file)?;
+                let file = self.file(file)?;
                 blocks((at, block, bytes), |at, data| {
                     data.fill(0);
-                    self.write(id, at, data)
+                    write_all(file, at, data)
                 })
             }
             Call::Read {
@@ -108,17 +124,17 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 block,
                 bytes,
             } => {
-                let id = self.file(file)?;
+                let file = self.file(file)?;
                 blocks((at, block, bytes), |at, data| {
-                    self.vm.read_at(id, at, &mut [data]).map_err(file_error)
+                    file.read(ReadRequest::bytes(at, &mut [data]))
+                        .map_err(file_error)
                 })
             }
             Call::ReadThrough { file, block } => self.read_through(file, block),
-            Call::Sync { file } => match self.vm.sync(self.file(file)?) {
-                Ok(_) => DONE,
-                Err(FaultError::Io) => Err(OpError::Io),
-                Err(error) => Err(fault_error(error)),
-            },
+            Call::Sync { file } => {
+                self.file(file)?.sync().map_err(file_error)?;
+                DONE
+            }
             Call::Frames {
                 order,
                 blocks,
@@ -127,31 +143,21 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         }
     }
 
-    /// Writes all of `data`. A call that could not go on has said how much it wrote, and the
-    /// next one says why.
-    fn write(&self, id: ObjectId, at: u64, data: &[u8]) -> Result<usize, OpError> {
-        let mut done = 0;
-        while done < data.len() {
-            let rest = &data[done..];
-            done += (self.vm.write_at(id, at + done as u64, &[rest])).map_err(file_error)?;
-        }
-        Ok(done)
-    }
-
     fn new_file(&self, slot: FileSlot) -> Executed {
         let word = self.names.files.word(slot.0).ok_or(OpError::BadFile)?;
-        let id = self.vm.create_shared_memory(0).map_err(map_error)?;
-        let taken = word.compare_exchange(0, id.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
+        let file = self.vm.create_file(FileRequest::shared_memory(0));
+        let file = file.map_err(file_error)?;
+        let bits = file.id().to_bits();
+        let taken = word.compare_exchange(0, bits, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_err() {
-            let _ = self.vm.release_object(id);
+            let _ = file.release();
             return Err(OpError::BadFile);
         }
         DONE
     }
 
     fn close(&self, slot: FileSlot) -> Executed {
-        let id = self.file(slot)?;
-        self.vm.release_object(id).map_err(map_error)?;
+        self.file(slot)?.release().map_err(file_error)?;
         if let Some(word) = self.names.files.word(slot.0) {
             word.store(0, Ordering::Release);
         }
@@ -159,12 +165,15 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     }
 
     fn read_through(&self, slot: FileSlot, block: u64) -> Executed {
-        let file = self.vm.open(self.file(slot)?).map_err(file_error)?;
+        let file = self.file(slot)?.open().map_err(file_error)?;
         let result = with_buffer(block, |buffer| {
             let mut at = 0;
             loop {
-                let read = self.vm.read_open(&file, at, &mut [&mut *buffer]);
-                match read.map_err(file_error)? {
+                match file
+                    .on(&self.vm)
+                    .read(ReadRequest::bytes(at, &mut [&mut *buffer]))
+                    .map_err(file_error)?
+                {
                     0 => return DONE,
                     bytes => at += bytes as u64,
                 }

@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicU64;
 use vellum::addr::Vpn;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, GroupError, Loaded};
+use vellum::space::{File, Group, GroupError, Loaded, ReadRequest, Space};
 use vellum::swap::SwapArea;
 use vellum::table::Format;
-use vellum::{Design, ObjectId, SpaceId, Vm};
+use vellum::{Design, ObjectId, Vm};
 use vellum_machine::Machine;
 use vellum_machine::mmu::{AccessError, Mmu, MmuFault};
 
-use crate::executor::Executor;
+use crate::executor::{Executor, file_error, map_error};
 use crate::meter::Meter;
 use crate::op::{
     Access, Engine, EngineError, FileSlot, Groups, Op, OpError, Outcome, Pages, SpaceSlot,
@@ -72,7 +72,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     /// # Errors
     /// [`EngineError::Design`] if the design has no groups.
     pub fn in_group(mut self, pages: u64) -> Result<Self, EngineError> {
-        let made = self.on(0, || self.vm.new_group(pages));
+        let made = self.on(0, || self.vm.create_group(pages).map(Group::id));
         let refused = |error: GroupError| EngineError::Design(error.to_string());
         self.names.group = made.map_err(refused)?;
         Ok(self)
@@ -100,11 +100,11 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         }
     }
 
-    pub(crate) fn space(&self, slot: SpaceSlot) -> Result<SpaceId, OpError> {
+    pub(crate) fn space(&self, slot: SpaceSlot) -> Result<Space<'_, Machine, F, R>, OpError> {
         self.executor().space(slot)
     }
 
-    pub(crate) fn file(&self, slot: FileSlot) -> Result<ObjectId, OpError> {
+    pub(crate) fn file(&self, slot: FileSlot) -> Result<File<'_, Machine, F, R>, OpError> {
         self.executor().file(slot)
     }
 
@@ -123,9 +123,9 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         access: Access,
         value: u64,
     ) -> Result<u64, OpError> {
-        let id = self.space(space)?;
+        let space = self.space(space)?;
         self.on(cpu, || {
-            self.accesses(id, std::iter::once((address, value)), access)
+            self.accesses(space, std::iter::once((address, value)), access)
         })
     }
 
@@ -133,17 +133,17 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     /// on the CPU that the caller is on. Returns the last word.
     pub(crate) fn accesses(
         &self,
-        id: SpaceId,
+        space: Space<'_, Machine, F, R>,
         places: impl Iterator<Item = (u64, u64)>,
         access: Access,
     ) -> Result<u64, OpError> {
-        let loaded = self.vm.load(id).ok_or(OpError::BadSpace)?;
+        let loaded = space.load().map_err(map_error)?;
         let cpu = self.machine().current_cpu().ok_or(OpError::Invalid)?;
         let mmu = self.mmu(usize::from(cpu.0));
         let access = crate::executor::access(access);
         let mut word = 0;
         for (address, value) in places {
-            word = self.access_one(&mmu, id, loaded, address, access, value)?;
+            word = self.access_one(&mmu, space, loaded, address, access, value)?;
         }
         Ok(word)
     }
@@ -151,14 +151,13 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     fn access_one(
         &self,
         mmu: &Mmu<'_>,
-        id: SpaceId,
+        space: Space<'_, Machine, F, R>,
         loaded: Loaded,
         address: u64,
         access: vellum::addr::Access,
         value: u64,
     ) -> Result<u64, OpError> {
-        let mut handle =
-            |fault: MmuFault| self.vm.fault(id, fault.address, fault.access).map(|_| ());
+        let mut handle = |fault: MmuFault| space.fault(fault.address, fault.access).map(|_| ());
         // Between the unlinking of a table and its flush a CPU that has the
         // table cached goes on faulting, for as long as the host keeps the
         // thread that flushes from running.
@@ -214,9 +213,9 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     }
 
     fn peek(&self, cpu: usize, space: SpaceSlot, address: u64) -> Option<u64> {
-        let id = self.space(space).ok()?;
+        let space = self.space(space).ok()?;
         self.on(cpu, || {
-            let loaded = self.vm.load(id)?;
+            let loaded = space.load().ok()?;
             self.mmu(cpu).peek(loaded.tag, loaded.root, address)
         })
     }
@@ -233,9 +232,9 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     }
 
     fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
-        if let Ok(id) = self.space(space) {
+        if let Ok(space) = self.space(space) {
             self.on(0, || {
-                let _ = self.vm.for_each_leaf(id, |first: Vpn, _, pages, prot| {
+                let _ = space.for_each_leaf(|first: Vpn, _, pages, prot| {
                     // A page that allows nothing is not resident to a program.
                     if !prot.is_none() {
                         (first.0..first.0 + pages).for_each(&mut *page);
@@ -248,11 +247,8 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     fn sync(&self, cpu: usize) -> Result<(), OpError> {
         self.on(cpu, || {
             for (_, bits) in self.names.files.each() {
-                match self.vm.sync(ObjectId::from_bits(bits)) {
-                    Ok(_) => {}
-                    Err(FaultError::Io) => return Err(OpError::Io),
-                    Err(_) => return Err(OpError::BadFile),
-                }
+                let synced = self.vm.file(ObjectId::from_bits(bits)).sync();
+                synced.map_err(file_error)?;
             }
             Ok(())
         })
@@ -266,9 +262,11 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
 
     fn file_word(&self, file: FileSlot, offset: u64) -> Option<u64> {
         self.on(0, || {
-            let id = self.file(file).ok()?;
             let mut word = [0; 8];
-            let read = self.vm.read_at(id, offset, &mut [&mut word]);
+            let read = self
+                .file(file)
+                .ok()?
+                .read(ReadRequest::bytes(offset, &mut [&mut word]));
             (read == Ok(word.len())).then(|| u64::from_ne_bytes(word))
         })
     }

@@ -61,7 +61,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
                 ("compressed: bytes set aside", stats.limit),
             ]);
         }
-        if let Some(stats) = self.vm.group_stats(self.names.group) {
+        if let Ok(stats) = self.vm.group(self.names.group).stats() {
             counters.extend([
                 ("group: pages at the end", stats.usage),
                 ("group: pages at the peak", stats.peak),

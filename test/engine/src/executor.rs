@@ -8,7 +8,8 @@ use vellum::addr::{PageRange, Vpn};
 use vellum::platform::{GroupId, Platform};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
-    FaultError, FileError, MapError, MapRequest, Placement, Resolved, Source, Traits,
+    FaultError, File, FileError, FileRequest, MapError, MapRequest, Placement, ReadRequest,
+    Resolved, Source, Space, Traits, WriteRequest,
 };
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId, Vm};
@@ -55,7 +56,7 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
 pub(crate) fn file_error(error: FileError) -> OpError {
     match error {
         FileError::NoObject | FileError::NoMount => OpError::BadFile,
-        FileError::TooLarge => OpError::Invalid,
+        FileError::TooLarge | FileError::Pinned => OpError::Invalid,
         FileError::NoData => OpError::PastEnd,
         FileError::Full | FileError::OutOfMemory => OpError::OutOfMemory,
         FileError::GroupLimit(_) => OpError::GroupLimit,
@@ -101,44 +102,46 @@ impl<P: Platform, F: Format, R: ReverseMap> Clone for Executor<'_, P, F, R> {
 
 impl<P: Platform, F: Format, R: ReverseMap> Copy for Executor<'_, P, F, R> {}
 
-impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
-    pub(crate) fn space(self, slot: SpaceSlot) -> Result<SpaceId, OpError> {
+impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
+    #[inline]
+    pub(crate) fn space(self, slot: SpaceSlot) -> Result<Space<'e, P, F, R>, OpError> {
         match self.names.spaces.get(slot.0) {
             0 => Err(OpError::BadSpace),
-            bits => Ok(SpaceId::from_bits(bits)),
+            bits => Ok(self.vm.space(SpaceId::from_bits(bits))),
         }
     }
 
-    pub(crate) fn file(self, slot: FileSlot) -> Result<ObjectId, OpError> {
+    #[inline]
+    pub(crate) fn file(self, slot: FileSlot) -> Result<File<'e, P, F, R>, OpError> {
         match self.names.files.get(slot.0) {
             0 => Err(OpError::BadFile),
-            bits => Ok(ObjectId::from_bits(bits)),
+            bits => Ok(self.vm.file(ObjectId::from_bits(bits))),
         }
     }
 
     /// Ends every space and file that is left.
     pub(crate) fn clear(self) {
         for (slot, bits) in self.names.spaces.each() {
-            while self.vm.exit(SpaceId::from_bits(bits)) == Ok(false) {}
+            while self.vm.space(SpaceId::from_bits(bits)).exit() == Ok(false) {}
             if let Some(word) = self.names.spaces.word(slot) {
                 word.store(0, Ordering::Release);
             }
         }
         for (slot, bits) in self.names.files.each() {
-            let _ = self.vm.release_object(ObjectId::from_bits(bits));
+            let _ = self.vm.file(ObjectId::from_bits(bits)).release();
             if let Some(word) = self.names.files.word(slot) {
                 word.store(0, Ordering::Release);
             }
         }
     }
 
-    fn create_space(self) -> Result<SpaceId, OpError> {
-        let id = self.vm.create_space().map_err(map_error)?;
+    fn create_space(self) -> Result<Space<'e, P, F, R>, OpError> {
+        let space = self.vm.create_space().map_err(map_error)?;
         if self.names.group != GroupId::ROOT {
-            let moved = self.vm.set_group(id, self.names.group);
+            let moved = space.set_group(self.names.group);
             moved.map_err(|_| OpError::BadSpace)?;
         }
-        Ok(id)
+        Ok(space)
     }
 
     /// Executes one operation.
@@ -150,30 +153,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 page,
                 access: kind,
             } => {
-                let id = self.space(space)?;
+                let space = self.space(space)?;
                 let address = Vpn(page).address::<F>();
-                match self.vm.fault(id, address, access(kind)) {
-                    Ok(Resolved::Spurious) => Ok(Some(self.mapped_by(id, Vpn(page)))),
+                match space.fault(address, access(kind)) {
+                    Ok(Resolved::Spurious) => Ok(Some(self.mapped_by(space.id(), Vpn(page)))),
                     Ok(_) => DONE,
                     Err(error) => Err(fault_error(error)),
                 }
             }
             Op::Create { space } => {
-                let id = self.create_space()?;
-                self.name_space(space, id)
+                let made = self.create_space()?;
+                self.name_space(space, made)
             }
             Op::Fork { parent, child } => {
-                let id = self.vm.fork(self.space(parent)?).map_err(map_error)?;
-                self.name_space(child, id)
+                let made = self.space(parent)?.fork().map_err(map_error)?;
+                self.name_space(child, made)
             }
             Op::Share { space } => {
-                let shared = self.vm.share_space(self.space(space)?);
-                if shared { DONE } else { Err(OpError::BadSpace) }
+                self.space(space)?.share().map_err(map_error)?;
+                DONE
             }
             Op::Exec { old, new } => {
-                let id = self.create_space()?;
+                let made = self.create_space()?;
                 self.leave(old)?;
-                self.name_space(new, id)
+                self.name_space(new, made)
             }
             Op::Exit { space } => self.leave(space),
             Op::Map { .. } | Op::Unmap { .. } | Op::Protect { .. } | Op::Remap { .. } => {
@@ -193,58 +196,48 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                     Advice::PageOut => vellum::space::Advice::PageOut,
                     Advice::Folio(order) => vellum::space::Advice::Folio(order),
                 };
-                let id = self.space(space)?;
-                self.vm
-                    .advise(id, Vpn(page), pages, advice)
-                    .map_err(map_error)?;
+                let advised = self.space(space)?.advise(Vpn(page), pages, advice);
+                advised.map_err(map_error)?;
                 DONE
             }
-            Op::FileOpen { file, pages } => {
-                self.open_file(file, || self.vm.create_file(u64::from(file.0), pages))
-            }
+            Op::FileOpen { file, pages } => self.open_file(
+                file,
+                FileRequest::stored(u64::from(file.0), Self::bytes(pages)),
+            ),
             Op::TmpfsOpen { file, pages } => {
-                self.open_file(file, || self.vm.create_shared_memory(pages))
+                self.open_file(file, FileRequest::shared_memory(Self::bytes(pages)))
             }
             Op::FileRead { file, page, pages } => {
-                self.vm
-                    .read_pages(self.file(file)?, page, pages, |_, _| {})
-                    .map_err(file_error)?;
+                let request = ReadRequest::pages(page, pages, |_, _| {});
+                self.file(file)?.read(request).map_err(file_error)?;
                 DONE
             }
             Op::FileWrite { file, page, pages } => {
-                let (key, id) = (u64::from(file.0), self.file(file)?);
+                let (key, file) = (u64::from(file.0), self.file(file)?);
                 let mut written = 0;
                 while written < pages {
-                    written += self
-                        .vm
-                        .write_pages(id, page + written, pages - written, |index, bytes| {
-                            bytes.fill(written_word(key, index));
-                        })
-                        .map_err(file_error)?;
+                    let (first, left) = (page + written, pages - written);
+                    let request = WriteRequest::pages(first, left, |index, bytes| {
+                        bytes.fill(written_word(key, index));
+                    });
+                    written += file.write(request).map_err(file_error)?;
                 }
                 DONE
             }
             Op::Truncate { file, pages } => {
-                // A recorded file may be longer than an object can be, and is then as long as
-                // that, as one that is opened so long.
-                let most = Vm::<P, F, R>::MAX_SIZE;
-                let size = match pages > most >> F::FRAME_SHIFT {
-                    true => most,
-                    false => pages << F::FRAME_SHIFT,
-                };
-                self.vm
-                    .set_size(self.file(file)?, size)
-                    .map_err(file_error)?;
+                let cut = self.file(file)?.set_size(Self::bytes(pages));
+                cut.map_err(file_error)?;
                 DONE
             }
             Op::ScanSpace { space, page, pages } => {
                 let range = PageRange::new(Vpn(page), pages);
-                let scanned = self.vm.scan_space(self.space(space)?, range);
-                scanned.map(|_| None).ok_or(OpError::BadSpace)
+                self.space(space)?.scan(range).map_err(map_error)?;
+                DONE
             }
             Op::ScanFile { file, page, pages } => {
-                let scanned = self.vm.scan_object(self.file(file)?, page, pages);
-                scanned.map(|_| None).ok_or(OpError::BadFile)
+                let scanned = self.file(file)?.scan(page, pages);
+                scanned.map_err(file_error)?;
+                DONE
             }
             Op::Idle { frames } => {
                 for _ in 0..frames {
@@ -294,7 +287,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 let source = match backing {
                     Backing::Anonymous => Source::Anonymous,
                     Backing::File { file, page } => Source::Object {
-                        id: self.file(file)?,
+                        id: self.file(file)?.id(),
                         page,
                     },
                 };
@@ -305,14 +298,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                     source,
                     placement: Placement::Fixed(Vpn(page)),
                 };
-                self.vm
-                    .map(self.space(space)?, &request)
-                    .map_err(map_error)?;
+                self.space(space)?.map(&request).map_err(map_error)?;
             }
             Op::Unmap { space, page, pages } => {
-                self.vm
-                    .unmap(self.space(space)?, Vpn(page), pages)
-                    .map_err(map_error)?;
+                let unmapped = self.space(space)?.unmap(Vpn(page), pages);
+                unmapped.map_err(map_error)?;
             }
             Op::Protect {
                 space,
@@ -320,9 +310,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 pages,
                 prot: rights,
             } => {
-                self.vm
-                    .protect(self.space(space)?, Vpn(page), pages, prot(rights))
-                    .map_err(map_error)?;
+                let space = self.space(space)?;
+                let protected = space.protect(Vpn(page), pages, prot(rights));
+                protected.map_err(map_error)?;
             }
             Op::Remap {
                 space,
@@ -336,23 +326,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
                 } else {
                     Placement::Fixed(Vpn(new_page))
                 };
-                self.vm
-                    .remap(self.space(space)?, Vpn(page), pages, new_pages, placement)
-                    .map_err(map_error)?;
+                let space = self.space(space)?;
+                let moved = space.remap(Vpn(page), pages, new_pages, placement);
+                moved.map_err(map_error)?;
             }
             _ => return Err(OpError::Invalid),
         }
         DONE
     }
 
-    fn name_space(self, slot: SpaceSlot, id: SpaceId) -> Executed {
+    fn name_space(self, slot: SpaceSlot, space: Space<'e, P, F, R>) -> Executed {
         let Some(word) = self.names.spaces.word(slot.0) else {
-            let _ = self.vm.exit(id);
+            let _ = space.exit();
             return Err(OpError::BadSpace);
         };
-        let taken = word.compare_exchange(0, id.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
+        let bits = space.id().to_bits();
+        let taken = word.compare_exchange(0, bits, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_err() {
-            let _ = self.vm.exit(id);
+            let _ = space.exit();
             return Err(OpError::BadSpace);
         }
         DONE
@@ -360,8 +351,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
 
     /// A task leaves the space in a slot, which is empty after the last one.
     fn leave(self, slot: SpaceSlot) -> Executed {
-        let id = self.space(slot)?;
-        if self.vm.exit(id).map_err(map_error)?
+        if self.space(slot)?.exit().map_err(map_error)?
             && let Some(word) = self.names.spaces.word(slot.0)
         {
             word.store(0, Ordering::Release);
@@ -370,28 +360,34 @@ impl<P: Platform, F: Format, R: ReverseMap> Executor<'_, P, F, R> {
     }
 
     fn set_heap(self, space: SpaceSlot, start: Vpn, end: Vpn) -> Executed {
-        let id = self.space(space)?;
-        let heap = self.vm.heap(id).ok_or(OpError::BadSpace)?;
-        if heap.start != start {
-            self.vm.set_heap_start(id, start).map_err(map_error)?;
+        let space = self.space(space)?;
+        if space.heap().map_err(map_error)?.start != start {
+            space.set_heap_start(start).map_err(map_error)?;
         }
-        self.vm.set_heap_end(id, end).map_err(map_error)?;
+        space.set_heap_end(end).map_err(map_error)?;
         DONE
     }
 
-    fn open_file(
-        self,
-        slot: FileSlot,
-        create: impl FnOnce() -> Result<ObjectId, MapError>,
-    ) -> Executed {
+    /// Bytes in so many pages. A recorded file may be longer than an object can be, and is then
+    /// as long as that.
+    fn bytes(pages: u64) -> u64 {
+        let most = Vm::<P, F, R>::MAX_SIZE;
+        match pages > most >> F::FRAME_SHIFT {
+            true => most,
+            false => pages << F::FRAME_SHIFT,
+        }
+    }
+
+    fn open_file(self, slot: FileSlot, request: FileRequest) -> Executed {
         let word = self.names.files.word(slot.0).ok_or(OpError::BadFile)?;
         if word.load(Ordering::Acquire) != 0 {
             return DONE;
         }
-        let id = create().map_err(map_error)?;
-        let taken = word.compare_exchange(0, id.to_bits(), Ordering::AcqRel, Ordering::Relaxed);
+        let file = self.vm.create_file(request).map_err(file_error)?;
+        let bits = file.id().to_bits();
+        let taken = word.compare_exchange(0, bits, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_err() {
-            let _ = self.vm.release_object(id);
+            let _ = file.release();
         }
         DONE
     }

@@ -18,12 +18,12 @@ fn id(group: Option<GroupName>) -> GroupId {
 
 impl<F: Format, R: ReverseMap> Groups for CoreEngine<F, R> {
     fn begin(&self, limit: u64) -> Result<GroupName, String> {
-        let group = self.on(0, || self.vm().new_group(limit)).map_err(text)?;
-        Ok(GroupName(group.to_bits()))
+        let group = self.on(0, || self.vm().create_group(limit)).map_err(text)?;
+        Ok(GroupName(group.id().to_bits()))
     }
 
     fn end(&self, group: GroupName) -> Result<bool, String> {
-        match self.on(0, || self.vm().end_group(id(Some(group)))) {
+        match self.on(0, || self.vm().group(id(Some(group))).end()) {
             Ok(()) => Ok(true),
             Err(GroupError::InUse) => Ok(false),
             Err(error) => Err(text(error)),
@@ -31,7 +31,7 @@ impl<F: Format, R: ReverseMap> Groups for CoreEngine<F, R> {
     }
 
     fn set_limit(&self, group: GroupName, limit: u64) -> Result<u64, String> {
-        self.on(0, || self.vm().set_group_limit(id(Some(group)), limit))
+        self.on(0, || self.vm().group(id(Some(group))).set_limit(limit))
             .map_err(text)
     }
 
@@ -39,18 +39,20 @@ impl<F: Format, R: ReverseMap> Groups for CoreEngine<F, R> {
         let Ok(space) = self.space(space) else {
             return Ok(false);
         };
-        let entered = self.on(0, || self.vm().set_group(space, id(group)));
+        let entered = self.on(0, || space.set_group(id(group)));
         entered.map(|()| true).map_err(text)
     }
 
     fn group_of(&self, space: SpaceSlot) -> Option<GroupName> {
         let space = self.space(space).ok()?;
-        let group = self.on(0, || self.vm().group_of(space))?;
+        let group = self.on(0, || space.group()).ok()?.id();
         (group != GroupId::ROOT).then(|| GroupName(group.to_bits()))
     }
 
     fn usage(&self, group: GroupName) -> Option<GroupUse> {
-        let stats = self.on(0, || self.vm().group_stats(id(Some(group))))?;
+        let stats = self
+            .on(0, || self.vm().group(id(Some(group))).stats())
+            .ok()?;
         Some(GroupUse {
             pages: stats.usage,
             limit: stats.limit,

@@ -22,7 +22,7 @@ use vellum::design::{Design, Rmap};
 use vellum::frame::{Request, Site};
 use vellum::platform::{CpuId, CpuSet, SpaceTag};
 use vellum::rmap::{Family, Partial, Pv, ReverseMap};
-use vellum::space::{Advice, MapRequest, Placement};
+use vellum::space::{Advice, FileRequest, MapRequest, Placement};
 use vellum::table::{FlushTarget, Format, Fresh, Gather, Marks, Tables, Users, X86_64};
 use vellum::{SpaceId, Vm, with_rmap};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
@@ -71,14 +71,16 @@ fn timed(work: impl FnOnce()) -> f64 {
 
 fn touch<R: ReverseMap>(vm: &Manager<R>, space: SpaceId, start: u64, pages: u64) {
     for page in start..start + pages {
-        vm.fault(space, page << 12, Access::Write).expect("a page");
+        vm.space(space)
+            .fault(page << 12, Access::Write)
+            .expect("a page");
     }
 }
 
 fn space_with<R: ReverseMap>(vm: &Manager<R>, start: u64, pages: u64) -> SpaceId {
-    let space = vm.create_space().expect("a space");
+    let space = vm.create_space().expect("a space").id();
     let request = MapRequest::anonymous(pages, Prot::READ_WRITE).at(Placement::Fixed(Vpn(start)));
-    vm.map(space, &request).expect("a region");
+    vm.space(space).map(&request).expect("a region");
     space
 }
 
@@ -163,7 +165,8 @@ fn faults<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
         let space = space_with(&vm, START, SET);
         let round = || {
             let time = timed(|| touch(&vm, space, START, SET));
-            vm.advise(space, Vpn(START), SET, Advice::DontNeed)
+            vm.space(space)
+                .advise(Vpn(START), SET, Advice::DontNeed)
                 .expect("a mapped range");
             time
         };
@@ -202,7 +205,8 @@ fn two_threads(arena: &Arc<Arena>) {
     let space = machine.run_on(CpuId(0), || space_with(&vm, START, 2 * HALF));
     let arrived = AtomicUsize::new(0);
     let clear = |start: u64, pages: u64| {
-        vm.advise(space, Vpn(start), pages, Advice::DontNeed)
+        vm.space(space)
+            .advise(Vpn(start), pages, Advice::DontNeed)
             .expect("a mapped range");
     };
     let mut sides = machine.spawn_cpus(|cpu| {
@@ -249,10 +253,10 @@ fn gigabyte<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
         let mut exits = Vec::new();
         let mut fork = || {
             let start = Instant::now();
-            let child = vm.fork(space).expect("a child");
+            let child = vm.space(space).fork().expect("a child").id();
             let time = start.elapsed().as_nanos() as f64 / 1e6;
             let start = Instant::now();
-            vm.exit(child).expect("the child");
+            vm.space(child).exit().expect("the child");
             exits.push(start.elapsed().as_nanos() as f64 / 1e6);
             time
         };
@@ -270,7 +274,7 @@ fn gigabyte<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
         Figure(again).print(&name, "ms", Some(bar_again), "");
         let name = format!("exit of the child, {}", R::NAME);
         Figure(exits).print(&name, "ms", Some(6.0), "");
-        vm.exit(space).expect("the space");
+        vm.space(space).exit().expect("the space");
     });
 }
 
@@ -316,7 +320,9 @@ fn folios<R: ReverseMap>() {
                 times[1 + side] += machines[side].run_on(CpuId(0), || {
                     timed(|| {
                         for page in (first..first + TURN).step_by(step) {
-                            vm.fault(space, page << 12, Access::Write).expect("a page");
+                            vm.space(space)
+                                .fault(page << 12, Access::Write)
+                                .expect("a page");
                         }
                     })
                 });
@@ -326,9 +332,9 @@ fn folios<R: ReverseMap>() {
         for side in [0, 1] {
             let (vm, space) = (&managers[side], spaces[side]);
             machines[side].run_on(CpuId(0), || {
-                let stats = vm.space_stats(space).expect("the space");
+                let stats = vm.space(space).stats().expect("the space");
                 assert_eq!(stats.rss.anonymous, PAGES_PER_GIB);
-                let time = timed(|| _ = vm.exit(space).expect("the space")) / 1e6;
+                let time = timed(|| _ = vm.space(space).exit().expect("the space")) / 1e6;
                 exits[side].push(time);
             });
         }
@@ -383,7 +389,8 @@ fn reclaim() {
             machines[index].run_on(CpuId(0), || {
                 let time = timed(|| touch(vm, spaces[index], START, SET));
                 times[index].push(time / SET as f64);
-                vm.advise(spaces[index], Vpn(START), SET, Advice::DontNeed)
+                vm.space(spaces[index])
+                    .advise(Vpn(START), SET, Advice::DontNeed)
                     .expect("a mapped range");
             });
         }
@@ -413,24 +420,29 @@ fn clean_pages_leave(machine: &Arc<Machine>, vm: &Manager<Family>, design: &str)
     const START: u64 = 0x10000;
     const PAGES: u64 = 32 << 10;
     machine.run_on(CpuId(0), || {
-        let file = vm.create_file(1, PAGES).expect("a file");
+        let file = vm
+            .create_file(FileRequest::stored(1, PAGES << 12))
+            .expect("a file")
+            .id();
         let pages = PAGES as f64;
         let clean = |is_mapped: bool| {
-            vm.prefetch(file, 0, PAGES << 12).expect("the file");
-            let space = vm.create_space().expect("a space");
+            vm.file(file).prefetch(0, PAGES << 12).expect("the file");
+            let space = vm.create_space().expect("a space").id();
             if is_mapped {
                 let start = Placement::Fixed(Vpn(START));
                 let request = MapRequest::object(file, 0, PAGES, Prot::READ).at(start);
-                vm.map(space, &request).expect("a region");
+                vm.space(space).map(&request).expect("a region");
                 for page in START..START + PAGES {
-                    vm.fault(space, page << 12, Access::Read).expect("a page");
+                    vm.space(space)
+                        .fault(page << 12, Access::Read)
+                        .expect("a page");
                 }
             }
             let time = timed(|| {
                 let freed = vm.reclaim_pages(PAGES);
                 assert!(freed >= PAGES - 64, "{freed} pages have left");
             });
-            vm.exit(space).expect("the space");
+            vm.space(space).exit().expect("the space");
             time
         };
         for is_mapped in [false, true] {

@@ -98,13 +98,13 @@ impl<F: Format> Rig<F> {
         let stride = F::pages_at(2);
         let start = Vpn(8 * stride);
         let space = vm.platform().run_on(CpuId(0), || {
-            let space = vm.create_space().expect("a space");
+            let space = vm.create_space().expect("a space").id();
             let pages = (FAULTS + 1) * stride;
             let request = MapRequest::anonymous(pages, Prot::READ).at(Placement::Fixed(start));
-            vm.map(space, &request).expect("a region");
+            vm.space(space).map(&request).expect("a region");
             // Keeps the tables above alive.
             let anchor = Vpn(start.0 + FAULTS * stride).address::<F>();
-            vm.fault(space, anchor, Access::Read).expect("a page");
+            vm.space(space).fault(anchor, Access::Read).expect("a page");
             space
         });
         Rig {
@@ -171,7 +171,10 @@ impl<F: Format> Rig<F> {
             for fault in faults {
                 // Not the first entry, where quicklists have their links.
                 let page = Vpn(self.start.0 + fault * self.stride + INSIDE);
-                let done = self.vm.fault(self.space, page.address::<F>(), Access::Read);
+                let done = self
+                    .vm
+                    .space(self.space)
+                    .fault(page.address::<F>(), Access::Read);
                 black_box(done.expect("a page"));
             }
         };
@@ -188,7 +191,8 @@ impl<F: Format> Rig<F> {
         let pages = FAULTS * self.stride;
         let work = || {
             self.vm
-                .advise(self.space, self.start, pages, Advice::DontNeed)
+                .space(self.space)
+                .advise(self.start, pages, Advice::DontNeed)
                 .expect("a mapped range");
         };
         timed(work) / FAULTS as f64
@@ -457,9 +461,9 @@ fn pages(rounds: usize) {
         let design = Design::parse(&format!("ptepage={name}")).expect("a design");
         let vm: Manager<X86_64> = Vm::new(machine_of::<X86_64>(), design).expect("a manager");
         let (space, start) = vm.platform().run_on(CpuId(0), || {
-            let space = vm.create_space().expect("a space");
+            let space = vm.create_space().expect("a space").id();
             let request = MapRequest::anonymous(SET, Prot::READ_WRITE);
-            (space, vm.map(space, &request).expect("a region"))
+            (space, vm.space(space).map(&request).expect("a region"))
         });
         (name, vm, space, start)
     });
@@ -472,13 +476,18 @@ fn pages(rounds: usize) {
                 let fault = timed(|| {
                     let range = PageRange::new(*start, SET);
                     for page in range.start.0..range.end.0 {
-                        vm.fault(*space, page << 12, Access::Write).expect("a page");
+                        vm.space(*space)
+                            .fault(page << 12, Access::Write)
+                            .expect("a page");
                     }
                 });
                 let mut sum = 0u64;
                 let mut frames = Vec::new();
                 for step in 0..SET {
-                    let (frame, _) = vm.translate(*space, start.offset(step)).expect("a page");
+                    let (frame, _) = vm
+                        .space(*space)
+                        .translate(start.offset(step))
+                        .expect("a page");
                     frames.push(vm.platform().frame(frame));
                 }
                 let used = timed(|| {
@@ -491,7 +500,8 @@ fn pages(rounds: usize) {
                     }
                 });
                 black_box(sum);
-                vm.advise(*space, *start, SET, Advice::DontNeed)
+                vm.space(*space)
+                    .advise(*start, SET, Advice::DontNeed)
                     .expect("a mapped range");
                 if round >= 2 {
                     for (list, time) in times[nth].iter_mut().zip([fault, used, zero]) {

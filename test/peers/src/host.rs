@@ -102,7 +102,7 @@ fn batch(
 
 fn touch(ours: &Spaces, range: PageRange) -> Result<(), Box<dyn std::error::Error>> {
     for page in range.start.0..range.end.0 {
-        ours.vm.fault(ours.space, page << 12, Access::Write)?;
+        ours.vm.space(ours.space).fault(page << 12, Access::Write)?;
     }
     Ok(())
 }
@@ -120,8 +120,8 @@ fn timed(
 /// One batch of ours, as the process does it with the kernel.
 fn one(ours: &Spaces, operation: Operation) -> Result<Timed, Failure> {
     let (vm, space) = (&ours.vm, ours.space);
-    let map = || vm.map(space, &private(range(), Prot::READ_WRITE));
-    let unmap = || vm.unmap(space, range().start, PAGES);
+    let map = || vm.space(space).map(&private(range(), Prot::READ_WRITE));
+    let unmap = || vm.space(space).unmap(range().start, PAGES);
     batch(ours, || match operation {
         Operation::Fault => {
             map()?;
@@ -132,20 +132,20 @@ fn one(ours: &Spaces, operation: Operation) -> Result<Timed, Failure> {
         Operation::Copy => {
             map()?;
             touch(ours, range())?;
-            let child = vm.fork(space)?;
+            let child = vm.space(space).fork()?.id();
             let done = timed(PAGES, || touch(ours, range()))?;
-            vm.exit(child)?;
+            vm.space(child).exit()?;
             unmap()?;
             Ok(done)
         }
         Operation::Fork => {
             let mut child = None;
             let done = timed(1, || {
-                child = Some(vm.fork(space)?);
+                child = Some(vm.space(space).fork()?.id());
                 Ok(())
             })?;
             if let Some(child) = child {
-                vm.exit(child)?;
+                vm.space(child).exit()?;
             }
             Ok(Timed {
                 ns: done.ns * GIB,
@@ -171,7 +171,9 @@ fn arms(
         if operation == Operation::Fork {
             let whole = PageRange::new(Vpn(FIRST), FORK_PAGES);
             batch(&ours, || {
-                ours.vm.map(ours.space, &private(whole, Prot::READ_WRITE))?;
+                ours.vm
+                    .space(ours.space)
+                    .map(&private(whole, Prot::READ_WRITE))?;
                 touch(&ours, whole)?;
                 Ok(Timed::default())
             })?;

@@ -8,7 +8,7 @@ use vellum::design::Design;
 use vellum::frame::PhysicalMemory;
 use vellum::platform::CpuId;
 use vellum::rmap::Family;
-use vellum::space::{MapRequest, Placement};
+use vellum::space::{MapRequest, Placement, Space};
 use vellum::table::X86_64;
 use vellum::{SpaceId, Vm};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
@@ -58,7 +58,7 @@ impl Spaces {
             .map_err(Failure::because("a manager"))?;
         let space = vm
             .platform()
-            .run_on(CpuId(0), || vm.create_space())
+            .run_on(CpuId(0), || vm.create_space().map(Space::id))
             .map_err(Failure::because("a space"))?;
         Ok(Spaces { vm, space })
     }

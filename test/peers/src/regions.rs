@@ -70,7 +70,9 @@ fn space_of(regions: u64) -> Result<Spaces, Failure> {
     ours.run(|vm, space| {
         (0..regions).try_for_each(|index| {
             let range = PageRange::new(Vpn(start(index)), PAGES);
-            vm.map(space, &private(range, Prot::READ_WRITE)).map(drop)
+            vm.space(space)
+                .map(&private(range, Prot::READ_WRITE))
+                .map(drop)
         })
     })
     .map_err(Failure::because("mapping"))?;
@@ -91,8 +93,8 @@ fn find_arms(regions: u64, arms: &mut Vec<Arm>) -> Result<(), Failure> {
             ours.run(|vm, space| {
                 Timed::of(count * BATCH, || {
                     for _ in 0..count * BATCH {
-                        let found = vm.region_at(space, Vpn(wanted(&mut state, regions)));
-                        assert!(black_box(found).is_some());
+                        let found = vm.space(space).region_at(Vpn(wanted(&mut state, regions)));
+                        assert!(black_box(found).is_ok());
                     }
                 })
             })
@@ -123,8 +125,8 @@ fn change_arms(regions: u64, arms: &mut Vec<Arm>) -> Result<(), Failure> {
                     for _ in 0..count {
                         let range = PageRange::new(Vpn(gap(&mut state)), PAGES);
                         let request = private(range, Prot::READ);
-                        vm.map(space, &request).expect("mapped");
-                        vm.unmap(space, range.start, PAGES).expect("unmapped");
+                        vm.space(space).map(&request).expect("mapped");
+                        vm.space(space).unmap(range.start, PAGES).expect("unmapped");
                     }
                 })
             })

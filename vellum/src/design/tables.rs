@@ -223,7 +223,7 @@ choices! {
     /// Which objects of shared memory are kept and mapped in superpages: `huge=`.
     #[non_exhaustive]
     HugePages;
-    /// None, whatever they were told by [`Vm::set_huge`](crate::space::Vm::set_huge).
+    /// None, whatever they were told by [`File::set_huge`](crate::space::File::set_huge).
     Never "never";
     /// Those that were told so.
     Advise "advise";
@@ -238,7 +238,7 @@ choices! {
     /// Which files of a backing store are read and mapped in superpages: `filehuge=`.
     #[non_exhaustive]
     FileHuge;
-    /// None, whatever they were told by [`Vm::set_huge`](crate::space::Vm::set_huge).
+    /// None, whatever they were told by [`File::set_huge`](crate::space::File::set_huge).
     Never "never";
     /// Those that were told so.
     Advise "advise";

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::sync::atomic::AtomicU64;
 
-use super::mount::Mount;
+use super::mount::MountRecord;
 use super::page_lock::PageLocks;
 use super::radix::{INDEX_END, Radix, RadixNode};
 use super::regions::{MappedBy, ObjectRegions};
@@ -82,7 +82,7 @@ static MANAGERS: AtomicU64 = AtomicU64::new(0);
 pub struct Objects<S: Default + Send + Sync + 'static> {
     arena: Arena<Object<S>>,
     pub(super) nodes: Arena<RadixNode>,
-    pub(super) mounts: Arena<Mount>,
+    pub(super) mounts: Arena<MountRecord>,
     spread: Box<Spread>,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
@@ -140,7 +140,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// The arena of mounts.
-    pub(crate) fn mounts(&self) -> &Arena<Mount> {
+    pub(crate) fn mounts(&self) -> &Arena<MountRecord> {
         &self.mounts
     }
 

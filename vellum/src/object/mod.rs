@@ -23,8 +23,8 @@
 //! # use vellum::rmap::Family;
 //! # use vellum::table::X86_64;
 //! # use vellum::Design;
-//! use vellum::{ObjectId, Vm};
-//! use vellum::space::{FileError, OpenFile};
+//! use vellum::Vm;
+//! use vellum::space::{FileError, FileRequest, OpenFile, ReadRequest, WriteRequest};
 //! # struct Board { ram: NonNull<u8>, map: [MemoryRange; 1] }
 //! # unsafe impl Sync for Board {}
 //! # unsafe impl Platform for Board {
@@ -53,46 +53,49 @@
 //! struct Descriptor { file: OpenFile, position: u64, appends: bool }
 //!
 //! fn sys_write(vm: &Kernel, to: &mut Descriptor, bytes: &[u8]) -> Result<usize, FileError> {
+//!     let file = to.file.on(vm);
 //!     if to.appends {
-//!         let (place, count) = vm.append(to.file.id(), &[bytes])?;
+//!         let (place, count) = file.write(WriteRequest::append(&[bytes]))?;
 //!         to.position = place + count as u64;
 //!         return Ok(count);
 //!     }
-//!     let count = vm.write_at(to.file.id(), to.position, &[bytes])?;
+//!     let count = file.write(WriteRequest::bytes(to.position, &[bytes]))?;
 //!     to.position += count as u64;
 //!     Ok(count)
 //! }
 //!
 //! fn sys_read(vm: &Kernel, from: &mut Descriptor, bytes: &mut [u8]) -> Result<usize, FileError> {
-//!     let count = vm.read_open(&from.file, from.position, &mut [bytes])?;
+//!     let count = from.file.on(vm).read(ReadRequest::bytes(from.position, &mut [bytes]))?;
 //!     from.position += count as u64;
 //!     Ok(count)
 //! }
 //!
 //! let mount = vm.create_mount(100)?; // pages
-//! let id: ObjectId = vm.create_in(mount)?; // open(O_CREAT): the directory keeps the name
-//! let mut log = Descriptor { file: vm.open(id)?, position: 0, appends: true };
+//! // open(O_CREAT): the directory keeps `file.id()`
+//! let file = vm.create_file(FileRequest::in_mount(mount.id()))?;
+//! let mut log = Descriptor { file: file.open()?, position: 0, appends: true };
 //! sys_write(&vm, &mut log, b"one, ")?;
 //! sys_write(&vm, &mut log, b"two")?;
 //!
-//! let mut reader = Descriptor { file: vm.open(id)?, position: 5, appends: false };
+//! let mut reader = Descriptor { file: file.open()?, position: 5, appends: false };
 //! let mut bytes = [0; 100];
 //! assert_eq!(sys_read(&vm, &mut reader, &mut bytes)?, 3);
 //! assert_eq!(&bytes[..3], b"two");
 //!
 //! // Three pages with data, of which one is a hole again; a fault could map any of them.
-//! vm.write_at(id, 20 * 4096, &[&[7; 4096], &[8; 4096]])?;
-//! vm.punch_hole(id, 20 * 4096, 4096)?;
-//! assert_eq!(vm.seek_data(id, 4096), Ok(21 * 4096));
-//! assert_eq!(vm.mount_stats(mount).map(|stats| stats.used), Some(2));
-//! assert_eq!(vm.write_at(id, 0, &[&[1; 200 * 4096]]), Ok(100 * 4096)); // the mount is full
+//! file.write(WriteRequest::bytes(20 * 4096, &[&[7; 4096], &[8; 4096]]))?;
+//! file.punch_hole(20 * 4096, 4096)?;
+//! assert_eq!(file.seek_data(4096), Ok(21 * 4096));
+//! assert_eq!(mount.stats()?.used, 2);
+//! let more = WriteRequest::bytes(0, &[&[1; 200 * 4096]]);
+//! assert_eq!(file.write(more), Ok(100 * 4096)); // the mount is full
 //! assert_eq!(sys_write(&vm, &mut log, b"more"), Err(FileError::Full));
 //!
-//! for file in [log.file, reader.file] {
-//!     assert!(vm.close(file).is_ok(), "of another manager");
+//! for open in [log.file, reader.file] {
+//!     assert!(vm.close(open).is_ok(), "of another manager");
 //! }
-//! vm.release_object(id)?; // unlink
-//! vm.release_mount(mount)?;
+//! file.release()?; // unlink
+//! mount.release()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -119,7 +122,7 @@ mod tests;
 pub use cache::{CacheError, CachedPage, Objects};
 pub use errors::{Told, WriteErrors};
 pub use lru::{AgedPage, Aging, Inserted};
-pub use mount::{Mount, MountId, MountStats};
+pub use mount::{MountId, MountRecord, MountStats};
 pub use page_lock::PageLocks;
 pub(crate) use radix::SLOTS_END;
 pub use radix::{INDEX_END, Radix, RadixNode};

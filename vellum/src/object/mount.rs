@@ -22,7 +22,7 @@ pub struct MountId {
 /// Objects that share a limit.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Mount {
+pub struct MountRecord {
     generation: AtomicU32,
     /// Whoever made it, until it is released, and each of its objects. 0: vacant.
     users: AtomicU32,
@@ -45,11 +45,11 @@ pub struct MountStats {
     pub objects: u32,
 }
 
-impl Item for Mount {
+impl Item for MountRecord {
     const SITE: Site = Site::Mount;
 
     fn vacant() -> Self {
-        Mount {
+        MountRecord {
             generation: AtomicU32::new(0),
             users: AtomicU32::new(0),
             limit: AtomicU64::new(0),
@@ -64,7 +64,7 @@ impl Item for Mount {
     }
 }
 
-impl Mount {
+impl MountRecord {
     /// Charges as many of `pages` as the limit allows; returns how many.
     fn charge(&self, pages: u64) -> u64 {
         let mut used = self.used.load(Ordering::Relaxed);
@@ -100,12 +100,12 @@ impl Mount {
 }
 
 impl<S: Default + Send + Sync + 'static> Objects<S> {
-    fn mount(&self, handle: u32) -> &Mount {
+    fn mount(&self, handle: u32) -> &MountRecord {
         self.mounts.get(Handle::from_raw(handle))
     }
 
     /// The mount with this name, if whoever made it has not released it.
-    fn find_mount(&self, id: MountId) -> Option<&Mount> {
+    fn find_mount(&self, id: MountId) -> Option<&MountRecord> {
         // The name may be another manager's.
         let mount = self.mounts.try_get(Handle::from_raw(id.handle))?;
         let generation = mount.generation.load(Ordering::Acquire);

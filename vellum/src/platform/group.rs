@@ -1,7 +1,7 @@
 //! Names of groups of spaces.
 
-/// Names a group of spaces that has a limit ([`Vm::new_group`](crate::Vm::new_group)). Stale names
-/// are noticed.
+/// Names a group of spaces that has a limit ([`Vm::create_group`](crate::Vm::create_group)). Stale
+/// names are noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GroupId(u32);
 

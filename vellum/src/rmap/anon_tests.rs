@@ -28,7 +28,7 @@ impl<R: ReverseMap> World<R> {
     }
 
     fn space(&self) -> SpaceId {
-        self.vm.create_space().unwrap()
+        self.vm.begin_space().unwrap()
     }
 
     fn map(&self, space: SpaceId, at: u64, pages: u64) {
@@ -259,7 +259,7 @@ fn grown_stack<R: ReverseMap>() {
 fn file_copies<R: ReverseMap>() {
     let world = World::<R>::new(2048);
     let space = world.space();
-    let file: ObjectId = world.vm.create_file(1, 40).unwrap();
+    let file: ObjectId = world.vm.stored_pages(1, 40).unwrap();
     let request = MapRequest::object(file, 20, 10, RW).at(Placement::Fixed(Vpn(500)));
     world.vm.map(space, &request).unwrap();
     let copy = world.store(space, 503);

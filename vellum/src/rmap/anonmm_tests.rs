@@ -21,7 +21,7 @@ impl<R: ReverseMap> World<R> {
     fn new() -> (Self, SpaceId) {
         run_on(0);
         let vm = Vm::new(TestMachine::simple(1, 2048), Design::default()).unwrap();
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let request = MapRequest::anonymous(PAGES, Prot::READ_WRITE);
         vm.map(space, &request.at(Placement::Fixed(Vpn(START))))
             .unwrap();

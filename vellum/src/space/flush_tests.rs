@@ -26,8 +26,8 @@ const PAGES: u64 = 6;
 
 /// A space with pages of every kind.
 fn space_of(vm: &TestVm) -> (SpaceId, ObjectId) {
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, PAGES).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, PAGES).unwrap();
     let object = MapRequest::object(file, 0, PAGES, RW);
     for (at, request) in [
         (ANONYMOUS, MapRequest::anonymous(PAGES, RW)),

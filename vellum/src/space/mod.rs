@@ -15,6 +15,7 @@
 
 // `tests/rooms.rs` says which may use which.
 mod files;
+mod handle;
 mod large;
 mod leaving;
 mod life;
@@ -28,10 +29,14 @@ mod flush_tests;
 #[cfg(test)]
 mod tests;
 
+pub use files::create::{Backing, FileRequest};
 pub use files::open::OpenFile;
 pub use files::parts::{FilePart, Filling};
 pub use files::pin::PinError;
-pub use files::tmpfs::ObjectStats;
+pub use files::tmpfs::FileStats;
+pub use handle::{
+    File, Group, Mount, PinnedPages, ReadRequest, Reads, Space, WriteRequest, Writes,
+};
 pub use large::collapse::Collapse;
 pub use leaving::scan::ScanReport;
 pub use life::group::{GroupError, GroupStats};
@@ -45,4 +50,4 @@ pub use state::error::{CreateError, FaultError, FileError, MapError};
 pub use state::manager::{Layers, Vm};
 pub use state::page::PageBytes;
 pub use state::region::{Region, RegionView, Traits};
-pub use state::spaces::{Loaded, Space, SpaceId};
+pub use state::spaces::{Loaded, SpaceId, SpaceRecord};

@@ -167,7 +167,7 @@ fn highest_gap(regions: &[(u64, u64)], pages: u64) -> Option<u64> {
 #[test]
 fn the_highest_gap_is_found_among_random_regions() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let mut rng = Rng::new(8);
     for step in 0..3000 {
         let pages = 1 + rng.below(30) as u64;
@@ -193,7 +193,7 @@ fn a_gap_among_100_000_regions_is_found_in_logarithmic_steps() {
     const REGIONS: u64 = 100_000;
     // So large that a space may have as many.
     let vm = vm_with::<Partial>("", 128_000);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     // One page each, two apart; every thousandth gap is one wider than before.
     let mut at = 16;
     for number in 0..REGIONS {
@@ -225,8 +225,8 @@ fn a_gap_among_100_000_regions_is_found_in_logarithmic_steps() {
 #[test]
 fn a_page_finds_its_region_with_rights_and_object() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(9, 30).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(9, 30).unwrap();
     map(&vm, space, 100, MapRequest::anonymous(10, RW));
     map(&vm, space, 110, MapRequest::object(file, 4, 6, Prot::READ));
     touch(&vm, space, 103, Access::Write);
@@ -253,7 +253,7 @@ fn a_page_finds_its_region_with_rights_and_object() {
 #[test]
 fn limits_refuse_and_change_nothing() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let limits = Limits {
         pages: 20,
         regions: 3,
@@ -261,7 +261,7 @@ fn limits_refuse_and_change_nothing() {
         stack_gap_pages: 86,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     map(&vm, space, 100, MapRequest::anonymous(10, RW));
     map(&vm, space, 200, MapRequest::anonymous(2, RW).growing_down());
     let at = |page| Placement::FixedFree(Vpn(page));
@@ -286,12 +286,12 @@ fn limits_refuse_and_change_nothing() {
 #[test]
 fn the_limit_of_regions_counts_the_one_that_would_come() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let limits = Limits {
         regions: 2,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     map(&vm, space, 100, MapRequest::anonymous(10, RW));
     map(&vm, space, 200, MapRequest::anonymous(10, RW));
     let third = MapRequest::anonymous(1, RW).at(Placement::FixedFree(Vpn(300)));
@@ -305,7 +305,7 @@ fn the_limit_of_regions_counts_the_one_that_would_come() {
 #[test]
 fn a_stack_keeps_its_gap_from_what_is_mapped_below() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let grow = |page: u64| vm.fault(space, page << 12, Access::Write);
     map(
         &vm,
@@ -349,9 +349,9 @@ fn a_stack_keeps_its_gap_from_what_is_mapped_below() {
 #[test]
 fn names_of_what_has_ended_are_refused() {
     let vm = vm();
-    let old = vm.create_space().unwrap();
+    let old = vm.begin_space().unwrap();
     assert_eq!(vm.exit(old), Ok(true));
-    let new = vm.create_space().unwrap();
+    let new = vm.begin_space().unwrap();
     assert_ne!(old, new);
     for id in [
         old,
@@ -365,13 +365,14 @@ fn names_of_what_has_ended_are_refused() {
             vm.map(id, &MapRequest::anonymous(1, RW)),
             Err(MapError::NoSpace)
         );
-        assert!(!vm.share_space(id) && vm.load(id).is_none() && vm.space_stats(id).is_none());
+        assert_eq!(vm.share_space(id), Err(MapError::NoSpace));
+        assert!(vm.load(id).is_none() && vm.space_stats(id).is_none());
     }
-    let file = vm.create_file(1, 4).unwrap();
+    let file = vm.stored_pages(1, 4).unwrap();
     vm.release_object(file).unwrap();
     for id in [file, ObjectId::from_bits(u64::MAX)] {
         assert_eq!(vm.set_size(id, 0), Err(FileError::NoObject));
-        assert_eq!(vm.sync(id), Err(FaultError::NoObject));
+        assert_eq!(vm.file(id).sync(), Err(FileError::NoObject));
         let request = MapRequest::object(id, 0, 1, RW);
         assert_eq!(vm.map(new, &request), Err(MapError::NoObject));
     }
@@ -381,7 +382,7 @@ fn names_of_what_has_ended_are_refused() {
 #[test]
 fn a_lock_around_faults_is_free_after_each_of_them() {
     let vm: TestVm = vm_with("faultlock=space", 2048);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(4, RW));
     touch(&vm, space, 1000, Access::Write);
     let outside = vm.fault(space, 999 << 12, Access::Write);
@@ -390,7 +391,7 @@ fn a_lock_around_faults_is_free_after_each_of_them() {
     vm.exit(space).unwrap();
     let ended = vm.fault(space, 1000 << 12, Access::Write);
     assert_eq!(ended, Err(FaultError::NoSpace));
-    let next = vm.create_space().unwrap();
+    let next = vm.begin_space().unwrap();
     map(&vm, next, 1000, MapRequest::anonymous(4, RW));
     touch(&vm, next, 1000, Access::Write);
     vm.audit().unwrap();
@@ -401,10 +402,10 @@ fn a_lock_around_faults_is_free_after_each_of_them() {
 #[test]
 fn truncation_frees_the_tables_that_it_empties() {
     let vm = vm();
-    let file = vm.create_file(1, 9).unwrap();
+    let file = vm.stored_pages(1, 9).unwrap();
     let object = MapRequest::object(file, 0, 9, RW);
     for request in [object.shared(), object] {
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         map(&vm, space, 1000, request);
         vm.set_size(file, 9 << 12).unwrap();
         for page in [1001, 1005] {
@@ -430,7 +431,7 @@ fn truncation_frees_the_tables_that_it_empties() {
 #[test]
 fn fork_makes_no_table_that_stays_empty() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 500, MapRequest::anonymous(20, RW));
     map(&vm, space, 490, MapRequest::anonymous(5, Prot::READ));
     touch(&vm, space, 491, Access::Read);
@@ -445,7 +446,7 @@ fn fork_makes_no_table_that_stays_empty() {
 #[test]
 fn a_move_into_the_table_it_starts_in_loses_nothing() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1016, MapRequest::anonymous(16, RW));
     for page in 1024..1030 {
         touch(&vm, space, page, Access::Write);
@@ -483,8 +484,8 @@ fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
     let mut vm = vm();
     let told = Arc::<Told>::default();
     vm.set_aging(Box::new(Arc::clone(&told)));
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, 20).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, 20).unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(9, RW));
     map(&vm, space, 2000, MapRequest::object(file, 0, 20, RW));
     map(&vm, space, 3000, MapRequest::anonymous(9, RW).shared());
@@ -519,7 +520,7 @@ fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
 #[test]
 fn free_advice_takes_the_marks_of_pages_the_space_has_to_itself() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(3, RW));
     touch(&vm, space, 1000, Access::Write);
     let child = vm.fork(space).unwrap();
@@ -547,7 +548,7 @@ fn a_machine_that_does_not_fit_is_refused_with_the_reason() {
 #[test]
 fn prot_none_and_back_keeps_pages_and_their_rights() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(6, RW));
     for page in 1000..1006 {
         touch(&vm, space, page, Access::Write);
@@ -563,12 +564,12 @@ fn prot_none_and_back_keeps_pages_and_their_rights() {
         Err(FaultError::Protection)
     );
     let whole = PageRange::new(Vpn(1000), 6);
-    assert!(!vm.is_accessible(space, whole, Access::Read));
+    assert_eq!(vm.is_accessible(space, whole, Access::Read), Ok(false));
     vm.audit().unwrap();
     vm.protect(space, Vpn(1002), 2, RW).unwrap();
     assert_eq!(regions(&vm, space), [(1000, 1006)], "one region again");
     assert_eq!(leaves(&vm, space), before);
-    assert!(vm.is_accessible(space, whole, Access::Read));
+    assert_eq!(vm.is_accessible(space, whole, Access::Read), Ok(true));
     touch(&vm, space, 1002, Access::Write);
     assert_eq!(leaves(&vm, space), before, "nobody shares it: no copy");
     vm.audit().unwrap();
@@ -577,7 +578,7 @@ fn prot_none_and_back_keeps_pages_and_their_rights() {
 #[test]
 fn frames_of_the_embedder_are_its_own_until_they_go_back() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(3, RW));
     let request = crate::frame::Request::page(crate::frame::Site::AnonymousPage).order(2);
     let block = vm.memory().alloc(&vm.pin(), request).unwrap();

@@ -30,10 +30,10 @@ fn touch<R: ReverseMap>(
 /// Every operation, across many tables, with long chains and a tall page tree.
 fn scenario<R: ReverseMap>(vm: &Manager<R>) {
     use Access::{Execute, Read, Write};
-    let parent = vm.create_space().unwrap();
+    let parent = vm.begin_space().unwrap();
     let at = |request: MapRequest, page| request.at(Placement::Fixed(Vpn(page)));
-    let file = vm.create_file(1, 40).unwrap();
-    let memory = vm.create_shared_memory(30).unwrap();
+    let file = vm.stored_pages(1, 40).unwrap();
+    let memory = vm.memory_pages(30).unwrap();
     let rw = Prot::READ_WRITE;
     vm.map(parent, &at(MapRequest::anonymous(300, rw), 400))
         .unwrap();
@@ -119,13 +119,13 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
         bytes.read(8, &mut word);
     })
     .unwrap();
-    assert!(vm.sync(file).unwrap() >= 3);
+    assert!(vm.file(file).sync().unwrap() >= 3);
     vm.set_size(file, 5 << 12).unwrap();
     vm.set_size(memory, 3 << 12).unwrap();
     let mut regions = 0;
     vm.for_each_region(parent, |_| regions += 1).unwrap();
     assert!(regions > 40);
-    assert!(vm.share_space(parent));
+    vm.share_space(parent).unwrap();
     assert_eq!(vm.exit(parent), Ok(false));
     vm.audit().unwrap();
     let stats = (vm.stats(), vm.sharing(), vm.space_stats(parent).unwrap());
@@ -155,7 +155,7 @@ fn rest<R: ReverseMap>(vm: &Manager<R>) {
 
 /// Runs out of memory in every way there is.
 fn exhaust<R: ReverseMap>(vm: &Manager<R>) {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let start = vm
         .map(space, &MapRequest::anonymous(10_000, Prot::READ_WRITE))
         .unwrap();
@@ -164,7 +164,7 @@ fn exhaust<R: ReverseMap>(vm: &Manager<R>) {
         Err(FaultError::OutOfMemory)
     );
     assert!(vm.fork(space).is_err());
-    let file = vm.create_file(2, 10_000);
+    let file = vm.stored_pages(2, 10_000);
     if let Ok(file) = file {
         assert!(vm.read_pages(file, 0, 10_000, |_, _| {}).is_err());
         vm.release_object(file).unwrap();

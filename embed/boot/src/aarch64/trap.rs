@@ -104,7 +104,7 @@ fn page_fault(frame: &mut TrapFrame, syndrome: u64, address: u64) {
         lost(frame, syndrome, address)
     };
     let start = cycles();
-    let resolved = vm().fault(space, address, access);
+    let resolved = vm().space(space).fault(address, access);
     Cpu::this().counts.fault.add(cycles() - start);
     match resolved {
         Ok(_) => {}

@@ -98,9 +98,9 @@ fn poke(place: u64) -> Option<u64> {
 }
 
 fn translate(space: SpaceId, page: u64) -> u64 {
-    match vm().translate(space, Vpn(page)) {
-        Some((frame, prot)) => u64::from(frame.0) << 4 | 8 | u64::from(prot.bits() & 7),
-        None => 0,
+    match vm().space(space).translate(Vpn(page)) {
+        Ok((frame, prot)) => u64::from(frame.0) << 4 | 8 | u64::from(prot.bits() & 7),
+        Err(_) => 0,
     }
 }
 

@@ -109,8 +109,8 @@ fn fault_path() -> [u64; path::KINDS.len()] {
             let start = cycles();
             let done = path::faults(vm(), space, kind, path::WARM, path::PAGES);
             let mean = (cycles() - start) / (path::PAGES - path::WARM);
-            let ended =
-                vm().exit(space).is_ok() && other.is_none_or(|other| vm().exit(other).is_ok());
+            let ended = vm().space(space).exit().is_ok()
+                && other.is_none_or(|other| vm().space(other).exit().is_ok());
             if warmed && done && ended { mean } else { 0 }
         });
         kind += 1;

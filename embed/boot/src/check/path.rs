@@ -25,14 +25,13 @@ pub fn prepare<P: Platform, F: Format, R: ReverseMap>(
 ) -> Option<(SpaceId, Option<SpaceId>)> {
     let space = vm.create_space().ok()?;
     let request = MapRequest::anonymous(PAGES, Prot::READ_WRITE);
-    vm.map(space, &request.at(Placement::Fixed(Vpn(FIRST))))
-        .ok()?;
+    space.map(&request.at(Placement::Fixed(Vpn(FIRST)))).ok()?;
     if kind != 1 {
-        return Some((space, None));
+        return Some((space.id(), None));
     }
-    vm.populate(space, Vpn(FIRST), PAGES).ok()?;
-    let child = vm.fork(space).ok()?;
-    Some((child, Some(space)))
+    space.populate(Vpn(FIRST), PAGES).ok()?;
+    let child = space.fork().ok()?;
+    Some((child.id(), Some(space.id())))
 }
 
 /// Faults on pages `from..to` of it; false if one is refused.
@@ -48,8 +47,9 @@ pub fn faults<P: Platform, F: Format, R: ReverseMap>(
     } else {
         Access::Write
     };
+    let space = vm.space(space);
     (from..to).all(|page| {
         let address = Vpn(FIRST + page).address::<F>();
-        vm.fault(space, address, access).is_ok()
+        space.fault(address, access).is_ok()
     })
 }

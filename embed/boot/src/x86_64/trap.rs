@@ -194,7 +194,7 @@ fn page_fault(frame: &mut TrapFrame) {
         lost(frame)
     };
     let start = cycles();
-    let resolved = vm().fault(space, address, access);
+    let resolved = vm().space(space).fault(address, access);
     Cpu::this().counts.fault.add(cycles() - start);
     match resolved {
         Ok(_) => {}

@@ -195,8 +195,8 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
     /// Makes a space that of the CPU, if there is one and it still exists.
     fn load(&self, space: Option<SpaceSlot>) {
         let executor = self.machine.executor;
-        if let Some(id) = space.and_then(|slot| executor.space(slot).ok()) {
-            executor.vm.load(id);
+        if let Some(space) = space.and_then(|slot| executor.space(slot).ok()) {
+            let _ = space.load();
         }
     }
 

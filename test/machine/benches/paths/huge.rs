@@ -1,6 +1,7 @@
 //! Shared memory (`huge=`) and files (`filehuge=`) in superpages beside single pages.
 
 use super::*;
+use vellum::space::{FileRequest, WriteRequest};
 
 const START: u64 = 0x10_0000;
 const SUPERPAGE: u64 = 512;
@@ -24,14 +25,15 @@ fn use_all<R: ReverseMap>(
     access: Access,
     step: u64,
 ) -> SpaceId {
-    let space = vm.create_space().expect("a space");
+    let space = vm.create_space().expect("a space").id();
     let request = request.at(Placement::Fixed(Vpn(START)));
-    vm.map(space, &request).expect("a region");
+    vm.space(space).map(&request).expect("a region");
     for page in (0..PAGES_PER_GIB).step_by(step as usize) {
-        vm.fault(space, (START + page) << 12, access)
+        vm.space(space)
+            .fault((START + page) << 12, access)
             .expect("a page");
     }
-    let resident = vm.space_stats(space).expect("a space").rss;
+    let resident = vm.space(space).stats().expect("a space").rss;
     let pages = resident.file + resident.shared_memory;
     assert_eq!(pages, PAGES_PER_GIB, "pages that no fault mapped");
     space
@@ -43,28 +45,34 @@ fn costs<R: ReverseMap>(machine: &Arc<Machine>, huge: &str, step: u64) -> Costs 
     machine.run_on(CpuId(0), || {
         let vm: Manager<R> = manager(machine, &design);
         for _ in 0..ROUNDS {
-            let object = vm.create_shared_memory(PAGES_PER_GIB).expect("an object");
+            let object = vm
+                .create_file(FileRequest::shared_memory(PAGES_PER_GIB << 12))
+                .expect("an object")
+                .id();
             let request = MapRequest::object(object, 0, PAGES_PER_GIB, Prot::READ_WRITE).shared();
             let use_all = || use_all(&vm, request, Access::Write, step);
             let mut spaces = Vec::new();
             for uses in [&mut costs.first_use, &mut costs.second_use] {
                 uses.push(timed(|| spaces.push(use_all())) / 1e6);
             }
-            costs.tables = vm.space_stats(spaces[1]).expect("a space").table_bytes;
-            let exit = timed(|| _ = vm.exit(spaces[1]).expect("the space"));
+            costs.tables = vm.space(spaces[1]).stats().expect("a space").table_bytes;
+            let exit = timed(|| _ = vm.space(spaces[1]).exit().expect("the space"));
             costs.exit.push(exit / 1e6);
-            vm.exit(spaces[0]).expect("the space");
-            vm.release_object(object).expect("the object");
-            let written = vm.create_shared_memory(PAGES_PER_GIB).expect("an object");
+            vm.space(spaces[0]).exit().expect("the space");
+            vm.file(object).release().expect("the object");
+            let written = vm
+                .create_file(FileRequest::shared_memory(PAGES_PER_GIB << 12))
+                .expect("an object")
+                .id();
             let block = vec![7; 1 << 20];
             let write = || {
                 for at in (0..GIB).step_by(block.len()) {
-                    let written = vm.write_at(written, at, &[&block]);
+                    let written = vm.file(written).write(WriteRequest::bytes(at, &[&block]));
                     assert_eq!(written, Ok(block.len()));
                 }
             };
             costs.writes.push(timed(write) / 1e6);
-            vm.release_object(written).expect("the object");
+            vm.file(written).release().expect("the object");
         }
         assert_eq!(vm.stats().events.superpage_failures, 0);
     });
@@ -102,20 +110,23 @@ pub fn file<R: ReverseMap>(arena: &Arc<Arena>) {
         machine.run_on(CpuId(0), || {
             let vm: Manager<R> = manager(&machine, &design);
             for _ in 0..ROUNDS {
-                let file = vm.create_file(1, PAGES_PER_GIB).expect("a file");
+                let file = vm
+                    .create_file(FileRequest::stored(1, PAGES_PER_GIB << 12))
+                    .expect("a file")
+                    .id();
                 let request = MapRequest::object(file, 0, PAGES_PER_GIB, Prot::READ_EXECUTE);
                 let mut spaces = Vec::new();
                 for (nth, step) in steps.into_iter().enumerate() {
                     let load_all = || use_all(&vm, request, Access::Read, step);
                     uses[nth].push(timed(|| spaces.push(load_all())) / 1e6);
-                    let stats = vm.space_stats(spaces[nth]).expect("a space");
+                    let stats = vm.space(spaces[nth]).stats().expect("a space");
                     tables[nth] = stats.table_bytes;
                 }
                 for (nth, space) in spaces.into_iter().enumerate().rev() {
-                    let exit = timed(|| _ = vm.exit(space).expect("the space"));
+                    let exit = timed(|| _ = vm.space(space).exit().expect("the space"));
                     exits[nth].push(exit / 1e6);
                 }
-                vm.release_object(file).expect("the file");
+                vm.file(file).release().expect("the file");
             }
             assert_eq!(vm.stats().events.superpage_failures, 0);
         });

@@ -13,7 +13,9 @@ fn give_back_one_of_each<R: ReverseMap>(vm: &Manager<R>, space: SpaceId, of: u64
     let time = timed(|| {
         for run in 0..RUNS {
             let page = Vpn(START + (run << ORDER) + of);
-            vm.advise(space, page, 1, Advice::DontNeed).expect("advice");
+            vm.space(space)
+                .advise(page, 1, Advice::DontNeed)
+                .expect("advice");
         }
     });
     time / 1e3 / RUNS as f64
@@ -22,9 +24,9 @@ fn give_back_one_of_each<R: ReverseMap>(vm: &Manager<R>, space: SpaceId, of: u64
 /// A child, with the microseconds that making it took, and then its end, with those.
 fn fork_and_exit<R: ReverseMap>(vm: &Manager<R>, space: SpaceId) -> [f64; 2] {
     let mut child = None;
-    let fork = timed(|| child = Some(vm.fork(space).expect("a child")));
+    let fork = timed(|| child = Some(vm.space(space).fork().expect("a child").id()));
     let child = child.expect("a child");
-    let exit = timed(|| _ = vm.exit(child).expect("the child"));
+    let exit = timed(|| _ = vm.space(child).exit().expect("the child"));
     [fork / 1e3, exit / 1e3]
 }
 
@@ -52,7 +54,9 @@ pub fn eager<R: ReverseMap>(arena: &Arc<Arena>) {
                 used += timed(|| {
                     for run in first..first + TURN {
                         let page = START + (run << ORDER);
-                        vm.fault(space, page << 12, Access::Write).expect("a page");
+                        vm.space(space)
+                            .fault(page << 12, Access::Write)
+                            .expect("a page");
                     }
                 });
             }
@@ -64,7 +68,7 @@ pub fn eager<R: ReverseMap>(arena: &Arc<Arena>) {
                 let gift = give_back_one_of_each(&vm, space, 9);
                 (split, gift)
             });
-            let exit = timed(|| _ = vm.exit(space).expect("the space")) / 1e3;
+            let exit = timed(|| _ = vm.space(space).exit().expect("the space")) / 1e3;
             // The first round warms up.
             if round == 0 {
                 continue;
@@ -126,14 +130,18 @@ pub fn hot<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
                 let single = START + 2 * PAGES;
                 let at = Placement::Fixed(Vpn(single));
                 let request = MapRequest::anonymous(1, Prot::READ_WRITE).at(at);
-                vm.map(space, &request).expect("a region");
+                vm.space(space).map(&request).expect("a region");
                 let touch = |of: u64| {
-                    let fault = || _ = vm.fault(space, (START + of) << 12, Access::Write);
+                    let fault = || _ = vm.space(space).fault((START + of) << 12, Access::Write);
                     timed(fault) / 1e3
                 };
                 let give_back = |of: u64| {
                     let page = Vpn(START + of);
-                    timed(|| vm.advise(space, page, 1, Advice::DontNeed).expect("advice")) / 1e3
+                    timed(|| {
+                        vm.space(space)
+                            .advise(page, 1, Advice::DontNeed)
+                            .expect("advice")
+                    }) / 1e3
                 };
                 touch(single - START);
                 if eager {
@@ -146,7 +154,7 @@ pub fn hot<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
                 give_back(single - START);
                 let split = give_back(7);
                 splits.push(split - give_back(9));
-                vm.exit(space).expect("the space");
+                vm.space(space).exit().expect("the space");
             }
             let events = vm.stats().events;
             assert_eq!(events.superpage_demotions, ROUNDS as u64);
@@ -186,7 +194,9 @@ pub fn reserve<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
                 let time = timed(|| {
                     for run in 0..RUNS {
                         let page = START + (run << ORDER) + of;
-                        vm.fault(space, page << 12, Access::Write).expect("a page");
+                        vm.space(space)
+                            .fault(page << 12, Access::Write)
+                            .expect("a page");
                     }
                 });
                 time / 1e3 / RUNS as f64
@@ -210,7 +220,7 @@ pub fn reserve<R: ReverseMap>(arena: &Arc<Arena>, design: &str) {
                 }
                 _ => {}
             }
-            let exit = timed(|| _ = vm.exit(space).expect("the space")) / 1e3;
+            let exit = timed(|| _ = vm.space(space).exit().expect("the space")) / 1e3;
             if round % 3 == 2 {
                 found.push((7, exit));
             }

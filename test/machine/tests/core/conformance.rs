@@ -15,7 +15,7 @@ use vellum::design::variants;
 use vellum::frame::Kind;
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict, VisitReport};
-use vellum::space::{Layers, MapRequest, Placement, Traits};
+use vellum::space::{FileRequest, Layers, MapRequest, Placement, Space, Traits};
 use vellum::table::Format;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::mmu::walker;
@@ -71,10 +71,14 @@ impl<F: Format, R: ReverseMap> World<F, R> {
         let manager = Arc::clone(&vm);
         let _guard = manager.platform().enter(CPU);
         let objects = vec![
-            vm.create_file(1, 40).unwrap(),
-            vm.create_shared_memory(40).unwrap(),
+            vm.create_file(FileRequest::stored(1, 40 << 12))
+                .unwrap()
+                .id(),
+            vm.create_file(FileRequest::shared_memory(40 << 12))
+                .unwrap()
+                .id(),
         ];
-        let spaces = vec![vm.create_space().unwrap()];
+        let spaces = vec![vm.create_space().unwrap().id()];
         let rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xc0f0);
         World {
             vm,
@@ -95,7 +99,7 @@ impl<F: Format, R: ReverseMap> World<F, R> {
     fn scan(&self) -> BTreeMap<Pfn, Entries> {
         let mut all: BTreeMap<Pfn, Entries> = BTreeMap::new();
         for id in &self.spaces {
-            let scanned = self.vm.for_each_leaf(*id, |page, first, pages, _| {
+            let scanned = self.vm.space(*id).for_each_leaf(|page, first, pages, _| {
                 // Of a superpage, the first frame may have the only record.
                 for frame in (0..pages).map(|step| first.offset(step as u32)) {
                     let kind = self.vm.memory().frame(frame).kind();
@@ -333,7 +337,7 @@ impl<F: Format, R: ReverseMap> World<F, R> {
             },
         };
         let request = request.at(Placement::Fixed(Vpn(page)));
-        let _ = self.on(cpu, |vm| vm.map(space, &request));
+        let _ = self.on(cpu, |vm| vm.space(space).map(&request));
     }
 
     /// One random operation. Whether it succeeds is nobody's business here.
@@ -344,47 +348,47 @@ impl<F: Format, R: ReverseMap> World<F, R> {
         let (page, pages) = (Vpn(self.page()), 1 + self.rng.below(16));
         match self.rng.below(24) {
             0..=2 if self.spaces.len() < MOST_SPACES => {
-                let child = self.on(cpu, |vm| vm.fork(space));
+                let child = self.on(cpu, |vm| vm.space(space).fork().map(Space::id));
                 self.spaces.extend(child);
             }
             3 if self.spaces.len() < MOST_SPACES => {
-                let new = self.on(cpu, |vm| vm.create_space());
+                let new = self.on(cpu, |vm| vm.create_space().map(Space::id));
                 self.spaces.extend(new);
             }
             0 | 4 => {
-                self.on(cpu, |vm| vm.exit(space)).unwrap();
+                self.on(cpu, |vm| vm.space(space).exit()).unwrap();
                 self.spaces.swap_remove(place);
                 if self.spaces.is_empty() {
-                    let new = self.on(cpu, |vm| vm.create_space());
+                    let new = self.on(cpu, |vm| vm.create_space().map(Space::id));
                     self.spaces.extend(new);
                 }
             }
             5 => {
-                let _ = self.on(cpu, |vm| vm.unmap(space, page, pages));
+                let _ = self.on(cpu, |vm| vm.space(space).unmap(page, pages));
             }
             6 | 7 => {
                 let prot = self.rng.pick(&[Prot::READ, Prot::READ_WRITE]);
-                let _ = self.on(cpu, |vm| vm.protect(space, page, pages, prot));
+                let _ = self.on(cpu, |vm| vm.space(space).protect(page, pages, prot));
             }
             8..=10 => {
                 let target = Placement::Fixed(Vpn(self.page()));
                 let target = self.rng.pick(&[target, Placement::Anywhere]);
                 let new = 1 + self.rng.below(16);
-                let _ = self.on(cpu, |vm| vm.remap(space, page, pages, new, target));
+                let _ = self.on(cpu, |vm| vm.space(space).remap(page, pages, new, target));
             }
             11 => {
                 let (object, length) = (self.rng.pick(&self.objects), 20 + self.rng.below(20));
                 let shorter = self.rng.below(40);
                 self.on(cpu, |vm| {
-                    vm.set_size(object, shorter << F::FRAME_SHIFT).unwrap();
-                    vm.set_size(object, length << F::FRAME_SHIFT).unwrap();
+                    vm.file(object).set_size(shorter << F::FRAME_SHIFT).unwrap();
+                    vm.file(object).set_size(length << F::FRAME_SHIFT).unwrap();
                 });
             }
             12..=14 => self.map(cpu, space),
             _ => {
                 let access = self.rng.pick(&[Access::Read, Access::Write, Access::Write]);
                 for touched in page.0..page.0 + pages {
-                    let _ = self.on(cpu, |vm| vm.fault(space, touched << 12, access));
+                    let _ = self.on(cpu, |vm| vm.space(space).fault(touched << 12, access));
                 }
             }
         }
@@ -429,11 +433,11 @@ impl<F: Format, R: ReverseMap> World<F, R> {
         while !self.spaces.is_empty() {
             let place = self.rng.below(self.spaces.len() as u64) as usize;
             let space = self.spaces.swap_remove(place);
-            self.on(CPU, |vm| vm.exit(space)).unwrap();
+            self.on(CPU, |vm| vm.space(space).exit()).unwrap();
             self.check("exits", Self::compare)?;
         }
         for object in std::mem::take(&mut self.objects) {
-            self.on(CPU, |vm| vm.release_object(object)).unwrap();
+            self.on(CPU, |vm| vm.file(object).release()).unwrap();
         }
         self.check("in the end", |world| {
             world.audit()?;

@@ -58,7 +58,7 @@ impl Life {
         world.on(|| {
             let request = MapRequest::anonymous(PRIVATE, Prot::READ_WRITE);
             let request = request.at(Placement::Fixed(Vpn(START)));
-            world.vm.map(world.space, &request).unwrap();
+            world.vm.space(world.space).map(&request).unwrap();
         });
         Life {
             world,
@@ -110,13 +110,16 @@ impl Life {
     /// A child looks at what its parent has, and stores to some of it.
     fn fork(&self, first: u64, pages: u64) -> Result<(), FaultError> {
         let vm = &self.world.vm;
-        let child = self.world.on(|| vm.fork(self.world.space)).unwrap();
+        let child = self
+            .world
+            .on(|| vm.space(self.world.space).fork().unwrap().id());
         let looked = (first..first + pages).try_for_each(|page| {
             self.look(child, page)?;
             self.access(child, address(page, 0), Access::Write, u64::MAX)
                 .map(|_| ())
         });
-        self.world.on(|| while vm.exit(child) == Ok(false) {});
+        self.world
+            .on(|| while vm.space(child).exit() == Ok(false) {});
         looked
     }
 
@@ -131,7 +134,10 @@ impl Life {
             _ => {
                 let (vm, space) = (&self.world.vm, self.world.space);
                 let count = pages.end - first;
-                let advice = || vm.advise(space, Vpn(START + first), count, Advice::PageOut);
+                let advice = || {
+                    vm.space(space)
+                        .advise(Vpn(START + first), count, Advice::PageOut)
+                };
                 self.world.on(advice).unwrap();
                 Ok(())
             }
@@ -171,7 +177,7 @@ impl Life {
 
     /// Makes the file safe. One sync may say that a write had failed.
     fn sync(&self, model: &mut Model) {
-        let sync = || self.world.on(|| self.world.vm.fsync(&self.world.file));
+        let sync = || self.world.on(|| self.world.file.on(&self.world.vm).sync());
         if let Err(error) = sync() {
             assert_eq!(error, FileError::Io);
             sync().unwrap();

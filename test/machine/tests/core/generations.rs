@@ -8,7 +8,7 @@ use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::reclaim::ReclaimStats;
 use vellum::rmap::Family;
-use vellum::space::{MapRequest, Placement};
+use vellum::space::{FileRequest, MapRequest, Placement, ReadRequest};
 use vellum::swap::SwapArea;
 use vellum::table::X86_64;
 use vellum::{Design, Vm};
@@ -90,14 +90,17 @@ fn reads(aging: &str, pages: Pages, accesses: &[u64], from: usize) -> (u64, Recl
     let size = count(accesses);
     let machine = vm.platform();
     machine.run_on(CPU, || {
-        let space = vm.create_space().unwrap();
-        let file = vm.create_file(1, size).unwrap();
+        let space = vm.create_space().unwrap().id();
+        let file = vm
+            .create_file(FileRequest::stored(1, size << 12))
+            .unwrap()
+            .id();
         let request = match pages {
             Pages::Private => MapRequest::anonymous(size, Prot::READ_WRITE),
             _ => MapRequest::object(file, 0, size, Prot::READ).shared(),
         };
         let at = Placement::Fixed(Vpn(START));
-        vm.map(space, &request.at(at)).unwrap();
+        vm.space(space).map(&request.at(at)).unwrap();
         let count = || match pages {
             Pages::Private => {
                 vm.swap_stats().ins - vm.swap_stats().ahead + vm.swap_stats().ahead_used
@@ -120,7 +123,9 @@ fn reads(aging: &str, pages: Pages, accesses: &[u64], from: usize) -> (u64, Recl
                 }
                 Pages::ByCalls => {
                     let mut word = [0; 8];
-                    vm.read_at(file, page << 12, &mut [&mut word]).unwrap();
+                    vm.file(file)
+                        .read(ReadRequest::bytes(page << 12, &mut [&mut word]))
+                        .unwrap();
                 }
             }
         }

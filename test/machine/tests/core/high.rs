@@ -5,7 +5,7 @@
 use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::platform::{CpuId, Zone};
 use vellum::rmap::{Chains, Family, ReverseMap};
-use vellum::space::{FaultError, MapRequest, Placement};
+use vellum::space::{FaultError, MapRequest, Placement, Space};
 use vellum::table::X86Pae;
 use vellum::{Design, SpaceId, Vm};
 use vellum_machine::mmu::{AccessError, X86_PAE};
@@ -43,10 +43,10 @@ impl<R: ReverseMap> World<R> {
     /// A space in which everything from the second table on may be used.
     fn space(&self) -> SpaceId {
         self.on(|| {
-            let space = self.vm.create_space().unwrap();
+            let space = self.vm.create_space().unwrap().id();
             let request = MapRequest::anonymous((3 << 18) - 2 * TABLE, Prot::READ_WRITE);
             let request = request.at(Placement::Fixed(Vpn(TABLE)));
-            self.vm.map(space, &request).unwrap();
+            self.vm.space(space).map(&request).unwrap();
             space
         })
     }
@@ -87,7 +87,8 @@ impl<R: ReverseMap> World<R> {
         let pages = (tables.end - tables.start) * TABLE;
         self.on(|| {
             self.vm
-                .unmap(space, Vpn(tables.start * TABLE), pages)
+                .space(space)
+                .unmap(Vpn(tables.start * TABLE), pages)
                 .unwrap()
         });
     }
@@ -139,7 +140,7 @@ impl<R: ReverseMap> World<R> {
         self.audit();
         self.on(|| {
             for &space in spaces {
-                self.vm.exit(space).unwrap();
+                self.vm.space(space).exit().unwrap();
             }
             let report = self.vm.audit().unwrap();
             assert_eq!((report.tables, report.entries), (0, 0));
@@ -241,7 +242,7 @@ fn tables_make_room<R: ReverseMap>() {
     world.unmap(space, 1..1401);
     world.on(|| {
         others[60..].iter().for_each(|&other| {
-            world.vm.exit(other).unwrap();
+            world.vm.space(other).exit().unwrap();
         })
     });
     world.on(|| (0..3).for_each(|_| world.vm.relieve()));
@@ -264,7 +265,7 @@ fn tables_make_room_as_often_as_a_call_needs() {
     }
     let other = world.space();
     assert_eq!(world.fill(other, 1..601), 600);
-    let fork = || world.on(|| world.vm.fork(parent));
+    let fork = || world.on(|| world.vm.space(parent).fork().map(Space::id));
     let children: Vec<SpaceId> = (0..25).map(|_| fork().unwrap()).collect();
     assert!(world.moved() > 0);
     world.check(other, 1..601);
@@ -323,7 +324,7 @@ fn an_operation_opens_as_many_windows_as_it_uses_tables() {
         let world = World::<Family>::new(user_tables, 1500, 3000);
         let (vm, space) = (&world.vm, world.space());
         let times = |counts: [u64; 2]| counts.map(|count| count * factor);
-        let fault = |page: u64| vm.fault(space, page << 12, Access::Write).unwrap();
+        let fault = |page: u64| vm.space(space).fault(page << 12, Access::Write).unwrap();
         let first = world.windows_of(|| {
             fault(8 * TABLE);
         });
@@ -347,7 +348,7 @@ fn an_operation_opens_as_many_windows_as_it_uses_tables() {
             });
         }
         let mut child = None;
-        let forked = world.windows_of(|| child = Some(vm.fork(space).unwrap()));
+        let forked = world.windows_of(|| child = Some(vm.space(space).fork().unwrap().id()));
         assert_eq!(
             forked,
             times(FORKED.map(|count| 4 * count)),
@@ -355,7 +356,7 @@ fn an_operation_opens_as_many_windows_as_it_uses_tables() {
         );
         let child = child.unwrap();
         let exited = world.windows_of(|| {
-            vm.exit(child).unwrap();
+            vm.space(child).exit().unwrap();
         });
         assert_eq!(
             exited,

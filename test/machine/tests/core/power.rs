@@ -10,7 +10,9 @@ use std::sync::Arc;
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::Family;
-use vellum::space::{FileError, MapRequest, OpenFile, Placement};
+use vellum::space::{
+    FileError, FileRequest, MapRequest, OpenFile, Placement, ReadRequest, WriteRequest,
+};
 use vellum::swap::SwapArea;
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm};
@@ -57,11 +59,16 @@ pub fn world_with(
         vm.swap_on(area).unwrap();
     }
     let (id, file, space) = vm.platform().run_on(CpuId(0), || {
-        let id = vm.create_file_of(STORE, size).unwrap();
-        let space = vm.create_space().unwrap();
+        let id = vm
+            .create_file(FileRequest::stored(STORE, size))
+            .unwrap()
+            .id();
+        let space = vm.create_space().unwrap().id();
         let request = MapRequest::object(id, 0, PAGES, Prot::READ_WRITE).shared();
-        vm.map(space, &request.at(Placement::Fixed(START))).unwrap();
-        (id, vm.open(id).unwrap(), space)
+        vm.space(space)
+            .map(&request.at(Placement::Fixed(START)))
+            .unwrap();
+        (id, vm.file(id).open().unwrap(), space)
     });
     World {
         vm,
@@ -139,7 +146,11 @@ impl World {
                 let data: Vec<u8> = (0..1 + rng.below(3 * PAGE))
                     .map(|at| (at >> 3) as u8 ^ place as u8)
                     .collect();
-                let written = self.on(|| self.vm.write_at(self.id, place, &[&data]))?;
+                let written = self.on(|| {
+                    self.vm
+                        .file(self.id)
+                        .write(WriteRequest::bytes(place, &[&data]))
+                })?;
                 model.wrote(place, &data[..written]);
             }
             5 if place < model.bytes.len() as u64 => {
@@ -162,21 +173,21 @@ impl World {
                 model.wrote(place, &bytes[..count]);
             }
             6 => {
-                let end = self.on(|| self.vm.set_size(self.id, place));
+                let end = self.on(|| self.vm.file(self.id).set_size(place));
                 end?;
                 model.resized(place);
             }
             7..=9 => {
                 let pages = 1 + rng.below(6);
-                self.on(|| self.vm.write_back(self.id, pages))?;
+                self.on(|| self.vm.file(self.id).write_back(pages))?;
             }
             10 => {
                 let len = rng.below(8 * PAGE);
-                self.on(|| self.vm.fsync_range(&self.file, place, len))?;
+                self.on(|| self.file.on(&self.vm).sync_range(place, len))?;
                 model.synced(place / PAGE..(place + len).div_ceil(PAGE));
             }
             _ => {
-                self.on(|| self.vm.fsync(&self.file))?;
+                self.on(|| self.file.on(&self.vm).sync())?;
                 model.synced(0..PAGES);
             }
         }
@@ -205,7 +216,12 @@ pub fn check(store: &Arc<DeviceStore>, model: &Model, what: &str) {
     for (&index, may_be) in &model.may_be {
         let mut page = vec![1; PAGE as usize];
         let place = index * PAGE;
-        let read = world.on(|| world.vm.read_at(world.id, place, &mut [&mut page]));
+        let read = world.on(|| {
+            world
+                .vm
+                .file(world.id)
+                .read(ReadRequest::bytes(place, &mut [&mut page]))
+        });
         let count = read.unwrap();
         let fits = may_be.iter().any(|known| known[..count] == page[..count]);
         let known = may_be.len();
@@ -247,13 +263,13 @@ fn a_device_that_fails_and_is_slow_loses_nothing_that_a_sync_took() {
         }
         device.faults().heal();
         // What failed is still there to be written, and one sync says that it had failed.
-        while let Err(error) = world.on(|| world.vm.fsync(&world.file)) {
+        while let Err(error) = world.on(|| world.file.on(&world.vm).sync()) {
             assert_eq!(error, FileError::Io);
             told += 1;
         }
         model.synced(0..PAGES);
         assert_eq!(
-            world.on(|| world.vm.object_stats(world.id)).unwrap().dirty,
+            world.on(|| world.vm.file(world.id).stats()).unwrap().dirty,
             0
         );
         check(&store, &model, &format!("round {round}"));

@@ -41,10 +41,10 @@ fn on<T>(vm: &Manager, cpu: u16, work: impl FnOnce() -> T) -> T {
 
 /// A space with a region of `tables` leaf tables.
 fn space_of(vm: &Manager, tables: u64) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.create_space().unwrap().id();
     let request = MapRequest::anonymous(tables * TABLE, Prot::READ_WRITE);
     let request = request.at(Placement::Fixed(Vpn(START)));
-    vm.map(space, &request).unwrap();
+    vm.space(space).map(&request).unwrap();
     space
 }
 
@@ -52,7 +52,7 @@ fn space_of(vm: &Manager, tables: u64) -> SpaceId {
 fn touch(vm: &Manager, space: SpaceId, tables: std::ops::Range<u64>) {
     for table in tables {
         let page = START + table * TABLE + table % TABLE;
-        vm.fault(space, page << 12, Access::Read).unwrap();
+        vm.space(space).fault(page << 12, Access::Read).unwrap();
     }
 }
 
@@ -118,7 +118,7 @@ fn held_tables_stay_below_the_watermark_on_8_cpus_and_4_nodes() {
                 }
                 0..40 if !spaces.is_empty() && spaces.len() < 24 => {
                     let (space, tables) = spaces[rng.below(spaces.len() as u64) as usize];
-                    spaces.push((vm.fork(space).unwrap(), tables));
+                    spaces.push((vm.space(space).fork().unwrap().id(), tables));
                 }
                 0..70 if !spaces.is_empty() => {
                     let (space, tables) = spaces[rng.below(spaces.len() as u64) as usize];
@@ -127,7 +127,7 @@ fn held_tables_stay_below_the_watermark_on_8_cpus_and_4_nodes() {
                 }
                 0..92 if !spaces.is_empty() => {
                     let nth = rng.below(spaces.len() as u64) as usize;
-                    vm.exit(spaces.swap_remove(nth).0).unwrap();
+                    vm.space(spaces.swap_remove(nth).0).exit().unwrap();
                 }
                 92..95 => {
                     vm.idle();
@@ -162,7 +162,7 @@ fn held_tables_stay_below_the_watermark_on_8_cpus_and_4_nodes() {
         }
         for (space, _) in spaces {
             on(&vm, rng.below(u64::from(CPUS)) as u16, || {
-                vm.exit(space).unwrap()
+                vm.space(space).exit().unwrap()
             });
         }
         idle_all(&vm, CPUS);
@@ -209,12 +209,12 @@ fn what_is_kept_follows_the_memory_that_is_free() {
             let space = space_of(&vm, 600);
             touch(&vm, space, 0..600);
             let mut taken = leave(2048);
-            vm.exit(space).unwrap();
+            vm.space(space).exit().unwrap();
             // Another space moves the epochs on and what waits onto the lists.
             for _ in 0..3 {
                 let next = space_of(&vm, 40);
                 touch(&vm, next, 0..40);
-                vm.exit(next).unwrap();
+                vm.space(next).exit().unwrap();
             }
             let places = if design.contains("depot") { 2 } else { 1 };
             let most = places * bound(most_free(&vm, 1));
@@ -245,7 +245,7 @@ fn migrated(design: &str) -> (Manager, u64) {
             touch(&vm, space, 0..TABLES);
             space
         });
-        on(&vm, 1, || vm.exit(space).unwrap());
+        on(&vm, 1, || vm.space(space).exit().unwrap());
     }
     idle_all(&vm, 2);
     // Frames of the other node, in whatever list of this CPU's.
@@ -298,9 +298,9 @@ fn strided_faults_find_their_tables_zeroed() {
         on(&vm, 0, || {
             let parent = space_of(&vm, 32);
             let round = || {
-                let child = vm.fork(parent).unwrap();
+                let child = vm.space(parent).fork().unwrap().id();
                 touch(&vm, child, 0..32);
-                vm.exit(child).unwrap();
+                vm.space(child).exit().unwrap();
             };
             for _ in 0..8 {
                 round();
@@ -324,7 +324,7 @@ fn strided_faults_find_their_tables_zeroed() {
                 assert_eq!(zeroed, 0, "{design}");
                 assert_eq!(after.hits - before.hits, taken, "{design}");
             }
-            vm.exit(parent).unwrap();
+            vm.space(parent).exit().unwrap();
         });
     }
 }
@@ -337,7 +337,7 @@ fn kept_tables_are_memory_to_whoever_is_short() {
         on(&vm, 0, || {
             let space = space_of(&vm, 300);
             touch(&vm, space, 0..300);
-            vm.exit(space).unwrap();
+            vm.space(space).exit().unwrap();
             let kept = vm.stats().tables;
             assert_eq!(
                 kept.held + kept.waiting > 0,
@@ -388,13 +388,14 @@ fn threads_that_unmap_each_others_tables_lose_none() {
                             // nothing that is retired can be used again.
                             for table in first..24 {
                                 let address = (START + table * TABLE) << 12;
-                                let done = vm.fault(space, address, Access::Read);
+                                let done = vm.space(space).fault(address, Access::Read);
                                 let short = Err(vellum::space::FaultError::OutOfMemory);
                                 assert!(done.is_ok() || done == short, "{done:?}");
                             }
                             let pages = (24 - first) * TABLE;
                             let dropped = vellum::space::Advice::DontNeed;
-                            vm.advise(space, Vpn(START + first * TABLE), pages, dropped)
+                            vm.space(space)
+                                .advise(Vpn(START + first * TABLE), pages, dropped)
                                 .unwrap();
                             match round % 16 {
                                 0 => drop(vm.idle()),
@@ -409,7 +410,7 @@ fn threads_that_unmap_each_others_tables_lose_none() {
         });
         on(&vm, 0, || {
             for space in spaces {
-                vm.exit(space).unwrap();
+                vm.space(space).exit().unwrap();
             }
             let report = vm
                 .audit()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::{Family, ReverseMap};
-use vellum::space::{MapRequest, Placement, SpaceId};
+use vellum::space::{FileRequest, MapRequest, Placement, SpaceId};
 use vellum::swap::SwapArea;
 use vellum::table::X86_64;
 use vellum::{Design, Vm};
@@ -88,13 +88,17 @@ fn counters_agree_on<R: ReverseMap>(aging: &str, store: Arc<dyn BackingStore>) {
     let vm = &vm;
     let machine = vm.platform();
     let (space, file) = machine.run_on(TASK, || {
-        let space = vm.create_space().unwrap();
-        assert!(vm.share_space(space));
-        let file = vm.create_file(1, PAGES).unwrap();
+        let space = vm.create_space().unwrap().id();
+        vm.space(space).share().unwrap();
+        let file = vm
+            .create_file(FileRequest::stored(1, PAGES << 12))
+            .unwrap()
+            .id();
         let shared = MapRequest::object(file, 0, PAGES, RW).shared();
         let private = MapRequest::anonymous(PAGES, RW);
         for (request, at) in [(shared, FILE), (private, PRIVATE)] {
-            vm.map(space, &request.at(Placement::Fixed(Vpn(at))))
+            vm.space(space)
+                .map(&request.at(Placement::Fixed(Vpn(at))))
                 .unwrap();
         }
         (space, file)
@@ -126,13 +130,13 @@ fn counters_agree_on<R: ReverseMap>(aging: &str, store: Arc<dyn BackingStore>) {
                 assert_eq!(word, Ok(rounds), "page {page} of CPU {cpu}");
             }
         }
-        vm.sync(file).unwrap();
+        vm.file(file).sync().unwrap();
         for (page, cpu) in (0..PAGES).flat_map(|page| [(page, 0), (page, 1)]) {
             let stored = machine.store().stored_word(1, page << 12 | cpu << 3);
             assert_eq!(stored, Some(rounds), "page {page} of the file, CPU {cpu}");
         }
-        while vm.exit(space) == Ok(false) {}
-        vm.release_object(file).unwrap();
+        while vm.space(space).exit() == Ok(false) {}
+        vm.file(file).release().unwrap();
         vm.audit().unwrap();
     });
 }

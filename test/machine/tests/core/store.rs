@@ -7,7 +7,9 @@ use vellum::addr::{Access, Prot, Vpn};
 use vellum::frame::Kind;
 use vellum::platform::CpuId;
 use vellum::rmap::{Chains, Partial, ReverseMap};
-use vellum::space::{FaultError, FileError, MapError, MapRequest, Placement};
+use vellum::space::{
+    FaultError, FileError, FileRequest, MapRequest, Placement, ReadRequest, WriteRequest,
+};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::store::Transfer;
@@ -34,13 +36,18 @@ fn setup<R: ReverseMap>(design: &str, shared: bool) -> Setup<R> {
     let machine = Machine::new(config, arena).unwrap();
     let vm = Vm::new(machine, Design::parse(design).unwrap()).unwrap();
     let (file, space) = vm.platform().run_on(CpuId(0), || {
-        let file = vm.create_file(STORE, 16).unwrap();
-        let space = vm.create_space().unwrap();
+        let file = vm
+            .create_file(FileRequest::stored(STORE, 16 << 12))
+            .unwrap()
+            .id();
+        let space = vm.create_space().unwrap().id();
         let mut request = MapRequest::object(file, 0, 16, Prot::READ_WRITE);
         if shared {
             request = request.shared();
         }
-        vm.map(space, &request.at(Placement::Fixed(START))).unwrap();
+        vm.space(space)
+            .map(&request.at(Placement::Fixed(START)))
+            .unwrap();
         (file, space)
     });
     Setup {
@@ -88,7 +95,12 @@ fn failed_reads<R: ReverseMap>(design: &str) {
             assert_eq!(setup.access(3, access, 5), Err(FaultError::Io));
             assert_eq!(setup.cached(), 0, "the page is not kept half filled");
         }
-        let read = setup.on(|| setup.vm.read_pages(setup.file, 2, 4, |_, _| {}));
+        let read = setup.on(|| {
+            setup
+                .vm
+                .file(setup.file)
+                .read(ReadRequest::pages(2, 4, |_, _| {}))
+        });
         assert_eq!(read, Err(FileError::Io));
         assert_eq!(setup.cached(), 1, "the page before the bad one was read");
         assert_eq!(
@@ -100,17 +112,19 @@ fn failed_reads<R: ReverseMap>(design: &str) {
             let mut frames = [vellum::addr::Pfn::NONE; 4];
             setup
                 .vm
-                .pin_pages(setup.space, START, Access::Read, &mut frames)
+                .space(setup.space)
+                .pin_pages(START, Access::Read, &mut frames)
+                .map(drop)
         });
         assert!(pinned.is_err(), "{design}");
         assert_eq!(
-            setup.on(|| setup.vm.populate(setup.space, START, 16)),
+            setup.on(|| setup.vm.space(setup.space).populate(START, 16)),
             Err(FaultError::Io)
         );
         setup.store.faults().heal();
         assert_eq!(setup.access(3, Access::Read, 0), Ok(STORE << 32 | 3));
         setup
-            .on(|| setup.vm.populate(setup.space, START, 16))
+            .on(|| setup.vm.space(setup.space).populate(START, 16))
             .unwrap();
         setup.cached();
     }
@@ -133,7 +147,10 @@ fn failed_writes<R: ReverseMap>(design: &str) {
         setup.access(page, Access::Write, 100 + page).unwrap();
     }
     setup.store.faults().fail_range(Transfer::Write, 3..5);
-    assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Err(FaultError::Io));
+    assert_eq!(
+        setup.on(|| setup.vm.file(setup.file).sync()),
+        Err(FileError::Io)
+    );
     assert_eq!(
         [2, 5].map(|page| setup.stored(page)),
         [102, 105],
@@ -143,10 +160,13 @@ fn failed_writes<R: ReverseMap>(design: &str) {
     // A store between the attempts is not lost either.
     setup.access(2, Access::Write, 202).unwrap();
     setup.access(4, Access::Write, 204).unwrap();
-    assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Err(FaultError::Io));
+    assert_eq!(
+        setup.on(|| setup.vm.file(setup.file).sync()),
+        Err(FileError::Io)
+    );
     setup.store.faults().heal();
     assert_eq!(
-        setup.on(|| setup.vm.sync(setup.file)),
+        setup.on(|| setup.vm.file(setup.file).sync()),
         Ok(2),
         "what failed is still dirty"
     );
@@ -155,7 +175,7 @@ fn failed_writes<R: ReverseMap>(design: &str) {
         [202, 103, 204, 105],
         "{design}"
     );
-    assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Ok(0));
+    assert_eq!(setup.on(|| setup.vm.file(setup.file).sync()), Ok(0));
     setup.on(|| setup.vm.audit()).unwrap();
 }
 
@@ -171,11 +191,14 @@ fn pages_lost_at_the_end_of_an_object_are_counted() {
     setup.access(3, Access::Write, 7).unwrap();
     setup.store.faults().fail_range(Transfer::Write, 0..100);
     setup.on(|| {
-        setup.vm.release_object(setup.file).unwrap();
-        assert_eq!(setup.vm.exit(setup.space), Ok(true));
+        setup.vm.file(setup.file).release().unwrap();
+        assert_eq!(setup.vm.space(setup.space).exit(), Ok(true));
         assert_eq!(setup.vm.stats().events.lost_objects, 1);
         assert_eq!(setup.vm.audit().unwrap().frames.of(Kind::Object), 0);
-        assert_eq!(setup.vm.release_object(setup.file), Err(MapError::NoObject));
+        assert_eq!(
+            setup.vm.file(setup.file).release(),
+            Err(FileError::NoObject)
+        );
     });
 }
 
@@ -187,11 +210,12 @@ fn a_page_overwritten_as_a_whole_is_not_read_first() {
         .on(|| {
             setup
                 .vm
-                .write_pages(setup.file, 4, 2, |page, bytes| bytes.fill(page))
+                .file(setup.file)
+                .write(WriteRequest::pages(4, 2, |page, bytes| bytes.fill(page)))
         })
         .unwrap();
     assert_eq!(setup.access(5, Access::Read, 0), Ok(5));
-    assert_eq!(setup.on(|| setup.vm.sync(setup.file)), Ok(2));
+    assert_eq!(setup.on(|| setup.vm.file(setup.file).sync()), Ok(2));
     assert_eq!(setup.stored(5), 5);
 }
 
@@ -204,7 +228,7 @@ fn a_store_that_fails_now_and_then_loses_nothing() {
         let tries = (0..10).find(|_| setup.access(page, Access::Write, 1000 + page).is_ok());
         assert!(tries.is_some(), "page {page}");
     }
-    let synced = (0..20).find(|_| setup.on(|| setup.vm.sync(setup.file)).is_ok());
+    let synced = (0..20).find(|_| setup.on(|| setup.vm.file(setup.file).sync()).is_ok());
     assert!(synced.is_some());
     for page in 0..16 {
         assert_eq!(setup.stored(page), 1000 + page);

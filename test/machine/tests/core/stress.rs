@@ -7,7 +7,9 @@ use vellum::addr::{Access, Prot, Vpn};
 use vellum::design::variants;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, MapRequest, Placement, SpaceId};
+use vellum::space::{
+    Advice, FaultError, FileRequest, MapRequest, Placement, SpaceId, WriteRequest,
+};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, Vm};
 use vellum_machine::mmu::AccessError;
@@ -61,16 +63,19 @@ fn world<R: ReverseMap>(design: &str) -> World<R> {
     let design = Design::parse(&format!("rmap={},{design}", R::NAME)).unwrap();
     let vm = Vm::new(machine, design).unwrap();
     let (space, file) = vm.platform().run_on(CpuId(0), || {
-        let space = vm.create_space().unwrap();
+        let space = vm.create_space().unwrap().id();
         for _ in 1..CPUS {
-            assert!(vm.share_space(space));
+            vm.space(space).share().unwrap();
         }
-        let file = vm.create_file(1, FILE_PAGES).unwrap();
+        let file = vm
+            .create_file(FileRequest::stored(1, FILE_PAGES << 12))
+            .unwrap()
+            .id();
         let kept = MapRequest::anonymous(KEPT_PAGES, RW).at(Placement::Fixed(Vpn(KEPT)));
         let private = MapRequest::object(file, 0, FILE_PAGES, RW);
         let shared = private.shared().at(Placement::Fixed(Vpn(SHARED)));
         for request in [kept, shared, private.at(Placement::Fixed(Vpn(PRIVATE)))] {
-            vm.map(space, &request).unwrap();
+            vm.space(space).map(&request).unwrap();
         }
         (space, file)
     });
@@ -122,7 +127,10 @@ impl<R: ReverseMap> Thread<'_, R> {
         for page in 0..KEPT_PAGES {
             self.check_kept(page);
         }
-        assert_eq!(self.world.vm.exit(self.world.space).map(|_| ()), Ok(()));
+        assert_eq!(
+            self.world.vm.space(self.world.space).exit().map(|_| ()),
+            Ok(())
+        );
     }
 
     fn check_kept(&self, page: u64) {
@@ -149,7 +157,8 @@ impl<R: ReverseMap> Thread<'_, R> {
         let pages = 1 + self.rng.below(KEPT_PAGES - first);
         let prot = [RW, RW.union(Prot::EXECUTE)][self.rng.below(2) as usize];
         let vm = &self.world.vm;
-        vm.protect(self.world.space, Vpn(KEPT + first), pages, prot)
+        vm.space(self.world.space)
+            .protect(Vpn(KEPT + first), pages, prot)
             .unwrap();
     }
 
@@ -177,20 +186,18 @@ impl<R: ReverseMap> Thread<'_, R> {
         match self.rng.below(6) {
             0 | 1 => {
                 let request = MapRequest::anonymous(pages, RW).at(Placement::Fixed(start));
-                vm.map(space, &request).unwrap();
+                vm.space(space).map(&request).unwrap();
             }
-            2 => vm.unmap(space, start, pages).unwrap(),
+            2 => vm.space(space).unmap(start, pages).unwrap(),
             3 => {
-                let _ = vm.protect(
-                    space,
+                let _ = vm.space(space).protect(
                     start,
                     pages,
                     [Prot::READ, RW][self.rng.below(2) as usize],
                 );
             }
             4 => {
-                let _ = vm.advise(
-                    space,
+                let _ = vm.space(space).advise(
                     start,
                     pages,
                     [Advice::DontNeed, Advice::Free][self.rng.below(2) as usize],
@@ -199,7 +206,7 @@ impl<R: ReverseMap> Thread<'_, R> {
             _ => {
                 let target = Placement::Fixed(Vpn(WILD + self.rng.below(WILD_PAGES)));
                 let kept = 1 + self.rng.below(8);
-                let _ = vm.remap(space, start, pages.min(8), kept, target);
+                let _ = vm.space(space).remap(start, pages.min(8), kept, target);
             }
         }
     }
@@ -222,16 +229,18 @@ impl<R: ReverseMap> Thread<'_, R> {
         let (vm, file) = (&self.world.vm, self.world.file);
         match self.rng.below(4) {
             0 => vm
-                .set_size(file, self.rng.below(FILE_PAGES + 1) << 12)
+                .file(file)
+                .set_size(self.rng.below(FILE_PAGES + 1) << 12)
                 .unwrap(),
-            1 => vm.set_size(file, FILE_PAGES << 12).unwrap(),
+            1 => vm.file(file).set_size(FILE_PAGES << 12).unwrap(),
             2 => {
                 let first = self.rng.below(FILE_PAGES - 2);
-                vm.write_pages(file, first, 2, |_, page| page.fill(3))
+                vm.file(file)
+                    .write(WriteRequest::pages(first, 2, |_, page| page.fill(3)))
                     .unwrap();
             }
             _ => {
-                vm.sync(file).unwrap();
+                vm.file(file).sync().unwrap();
             }
         }
     }
@@ -239,7 +248,7 @@ impl<R: ReverseMap> Thread<'_, R> {
     /// A child has this thread's words as they were, and keeps them.
     fn fork(&mut self, step: u64) {
         let vm = &self.world.vm;
-        let child = vm.fork(self.world.space).unwrap();
+        let child = vm.space(self.world.space).fork().unwrap().id();
         for _ in 0..4 {
             let page = self.rng.below(KEPT_PAGES);
             let before = self.kept[page as usize];
@@ -259,7 +268,7 @@ impl<R: ReverseMap> Thread<'_, R> {
             self.store(self.world.space, KEPT + page, before).unwrap();
             self.kept[page as usize] = before;
         }
-        assert_eq!(vm.exit(child), Ok(true));
+        assert_eq!(vm.space(child).exit(), Ok(true));
     }
 }
 
@@ -285,7 +294,7 @@ fn stress<R: ReverseMap>(design: &str, seed: u64) {
         }
     });
     world.vm.platform().run_on(CpuId(0), || {
-        world.vm.release_object(world.file).unwrap();
+        world.vm.file(world.file).release().unwrap();
         let report = world
             .vm
             .audit()

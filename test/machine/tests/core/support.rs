@@ -97,12 +97,13 @@ pub fn access<F: Format, R: ReverseMap>(
     value: u64,
 ) -> Result<u64, AccessError<FaultError>> {
     let loaded = vm
-        .load(id)
-        .ok_or(AccessError::Refused(FaultError::NoSpace))?;
+        .space(id)
+        .load()
+        .map_err(|_| AccessError::Refused(FaultError::NoSpace))?;
     // SAFETY: the root is that of a space of this machine's manager, which its
     // users let live.
     let mmu = unsafe { vm.platform().mmu(cpu) };
-    let mut handler = |fault: MmuFault| vm.fault(id, fault.address, fault.access).map(|_| ());
+    let mut handler = |fault: MmuFault| vm.space(id).fault(fault.address, fault.access).map(|_| ());
     mmu.access(
         loaded.tag,
         loaded.root,

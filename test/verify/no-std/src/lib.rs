@@ -12,9 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::frame::{PhysicalMemory, Request, Site};
-use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken,
-};
+use vellum::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
 use vellum::rmap::{Chains, Partial, ReverseMap};
 use vellum::slab::{Arena, ArenaMaker, Item};
 use vellum::space::MapRequest;
@@ -87,10 +85,12 @@ unsafe impl Platform for Board {
 fn use_core<R: ReverseMap>() -> Option<()> {
     let vm: Vm<Board, X86_64, R> = Vm::new(Board, Design::default()).ok()?;
     let space = vm.create_space().ok()?;
-    vm.map(space, &MapRequest::anonymous(1, Prot::READ_WRITE)).ok()?;
-    vm.fault(space, 0x1000, Access::Write).ok()?;
-    let child = vm.fork(space).ok()?;
-    vm.exit(child).ok()?;
+    space
+        .map(&MapRequest::anonymous(1, Prot::READ_WRITE))
+        .ok()?;
+    space.fault(0x1000, Access::Write).ok()?;
+    let child = space.fork().ok()?;
+    child.exit().ok()?;
     vm.audit().ok().map(|_| ())
 }
 
@@ -116,7 +116,12 @@ fn use_parts() -> Option<()> {
     let memory = PhysicalMemory::new(Board).ok()?;
     let pin = memory.pin();
     let request = Request::page(Site::AnonymousPage).order(2);
-    memory.view().alloc(&pin, request).ok()?.into_frames().for_each(drop);
+    memory
+        .view()
+        .alloc(&pin, request)
+        .ok()?
+        .into_frames()
+        .for_each(drop);
     let root = Tables::<Board, X86_64>::make_root(&memory, &Fresh, &pin, 1).ok()?;
     // SAFETY: the root was made for this, and only a leaf is put into its tables.
     let tables: Tables<'_, Board, X86_64> = unsafe { Tables::new(&memory, &Fresh, &pin, root, 1) };

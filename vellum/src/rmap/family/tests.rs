@@ -71,7 +71,7 @@ fn map(vm: &FamilyVm, space: SpaceId, page: u64, request: MapRequest) {
 #[test]
 fn children_are_found_after_more_forks_than_there_are_stamps() {
     let vm = family_vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     for _ in 0..super::LAST_STAMP {
         let child = vm.fork(space).unwrap();
         vm.exit(child).unwrap();
@@ -90,8 +90,8 @@ fn children_are_found_after_more_forks_than_there_are_stamps() {
 fn an_entry_that_a_visit_unmapped_is_no_hint_any_more() {
     for in_a_run in [false, true] {
         let vm = family_vm();
-        let space = vm.create_space().unwrap();
-        let object = vm.create_shared_memory(1).unwrap();
+        let space = vm.begin_space().unwrap();
+        let object = vm.memory_pages(1).unwrap();
         let request = MapRequest::object(object, 0, 1, Prot::READ_WRITE).shared();
         map(&vm, space, 100, request);
         vm.fault(space, 100 << 12, Access::Write).unwrap();
@@ -122,7 +122,7 @@ fn an_entry_that_a_visit_unmapped_is_no_hint_any_more() {
 #[test]
 fn a_page_that_names_no_node_yet_is_found_nowhere() {
     let vm = family_vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     store_anew(&vm, space, 100);
     let pin = vm.pin();
     let page = vm.memory.alloc(&pin, Request::page(Site::AnonymousPage));
@@ -153,7 +153,7 @@ fn a_page_that_names_no_node_yet_is_found_nowhere() {
 #[test]
 fn a_page_remembers_how_many_forks_came_before_it() {
     let vm = family_vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     for forks in 0..3 {
         store_anew(&vm, space, 100 + forks);
         let (frame, _) = vm.translate(space, Vpn(100 + forks)).unwrap();
@@ -166,7 +166,7 @@ fn a_page_remembers_how_many_forks_came_before_it() {
 #[test]
 fn every_entry_of_a_shared_page_is_found_once() {
     let vm = family_vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     store_anew(&vm, space, 100);
     let children = [(); 2].map(|()| vm.fork(space).unwrap());
     let mut found = vec![];
@@ -183,7 +183,7 @@ fn every_entry_of_a_shared_page_is_found_once() {
 #[test]
 fn a_page_that_moved_is_found_where_it_is() {
     let vm = family_vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     store_anew(&vm, space, 100);
     let to = Placement::Fixed(Vpn(300));
     vm.remap(space, Vpn(100), 1, 1, to).unwrap();
@@ -202,7 +202,7 @@ fn a_page_that_moved_is_found_where_it_is() {
 #[test]
 fn a_node_goes_when_its_last_page_has_become_anothers() {
     let vm = family_vm();
-    let parent = vm.create_space().unwrap();
+    let parent = vm.begin_space().unwrap();
     store_anew(&vm, parent, 100);
     let child = vm.fork(parent).unwrap();
     vm.exit(parent).unwrap();
@@ -219,7 +219,7 @@ fn a_node_goes_when_its_last_page_has_become_anothers() {
 #[test]
 fn a_node_goes_when_visits_have_unmapped_its_pages() {
     let vm = family_vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     store_anew(&vm, space, 100);
     let (frame, _) = vm.translate(space, Vpn(100)).unwrap();
     visit(&vm, space, 100, |slot| {
@@ -236,7 +236,7 @@ fn a_node_goes_when_visits_have_unmapped_its_pages() {
 #[test]
 fn the_last_cpu_that_counts_for_a_node_frees_it() {
     let vm = family_vm();
-    let (space, next) = (vm.create_space().unwrap(), vm.create_space().unwrap());
+    let (space, next) = (vm.begin_space().unwrap(), vm.begin_space().unwrap());
     run_on(1);
     store_anew(&vm, space, 100);
     run_on(0);
@@ -253,9 +253,9 @@ fn the_last_cpu_that_counts_for_a_node_frees_it() {
 #[test]
 fn every_entry_of_a_run_of_an_objects_pages_is_found() {
     let vm = family_vm();
-    let object = vm.create_shared_memory(4).unwrap();
+    let object = vm.memory_pages(4).unwrap();
     for pages in [100..104, 200..204] {
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let request = MapRequest::object(object, 0, 4, Prot::READ_WRITE).shared();
         map(&vm, space, pages.start, request);
         for page in pages {

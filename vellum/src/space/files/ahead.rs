@@ -5,7 +5,7 @@
 //! bound; a jump begins anew with as many pages as are asked for. This is Linux's
 //! on-demand readahead (2007) without its second half, which reads the next window
 //! while this one is used: an embedder whose devices work by themselves calls
-//! [`Vm::prefetch`] from a task of its own.
+//! [`File::prefetch`](crate::space::File::prefetch) from a task of its own.
 
 use crate::ObjectId;
 use crate::addr::Pfn;
@@ -65,13 +65,8 @@ impl Readahead {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Has the pages around `len` bytes of a file from byte `offset` on read from its
-    /// store, as far as they are not cached (`posix_fadvise(POSIX_FADV_WILLNEED)`). Of
-    /// shared memory there is nothing to read.
-    ///
-    /// # Errors
-    /// [`FileError`]; the pages before the failing one have been read.
-    pub fn prefetch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
+    /// [`File::prefetch`](crate::space::File::prefetch).
+    pub(crate) fn prefetch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         if !object.is_file() {
             return Ok(());

@@ -15,11 +15,8 @@ use crate::sync::atomic::Ordering;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Says where the heap begins. It is empty until [`Vm::set_heap_end`].
-    ///
-    /// # Errors
-    /// [`MapError::NoSpace`], [`MapError::BadRange`] if no user space can map `start`.
-    pub fn set_heap_start(&self, id: SpaceId, start: Vpn) -> Result<(), MapError> {
+    /// [`Space::set_heap_start`](crate::space::Space::set_heap_start).
+    pub(crate) fn set_heap_start(&self, id: SpaceId, start: Vpn) -> Result<(), MapError> {
         if start >= F::USER_END {
             return Err(MapError::BadRange);
         }
@@ -30,8 +27,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Start and end of the heap.
-    pub fn heap(&self, id: SpaceId) -> Option<PageRange> {
+    /// [`Space::heap`](crate::space::Space::heap).
+    pub(crate) fn heap(&self, id: SpaceId) -> Option<PageRange> {
         let space = self.find_space(id)?;
         Some(PageRange {
             start: Vpn(space.heap_start.load(Ordering::Relaxed)),
@@ -39,12 +36,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Moves the end of the heap: private zeroes are mapped or unmapped (brk).
-    ///
-    /// # Errors
-    /// [`MapError::BadRange`] below the start, [`MapError::Occupied`] if something is in the way or
-    /// a stack would come too close, [`MapError::Limit`], [`MapError::OutOfMemory`].
-    pub fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
+    /// [`Space::set_heap_end`](crate::space::Space::set_heap_end).
+    pub(crate) fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
         self.with_room(|| self.set_heap_end_once(id, end))
     }
 

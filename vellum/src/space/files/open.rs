@@ -2,6 +2,7 @@
 
 use super::ahead::Readahead;
 use super::buffers::Sinks;
+use super::parts::FilePart;
 use crate::ObjectId;
 use crate::object::Told;
 use crate::platform::Platform;
@@ -37,12 +38,8 @@ impl OpenFile {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Opens an object: one user more. Its next sync tells of errors of writing back from
-    /// now on, and of one before if nobody has been told of it yet.
-    ///
-    /// # Errors
-    /// [`FileError::NoObject`].
-    pub fn open(&self, id: ObjectId) -> Result<OpenFile, FileError> {
+    /// [`File::open`](crate::space::File::open).
+    pub(crate) fn open(&self, id: ObjectId) -> Result<OpenFile, FileError> {
         let pin = self.pin();
         let object = self.objects.hold_named(&pin, id);
         let object = object.ok_or(FileError::NoObject)?;
@@ -76,30 +73,36 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         file.manager == self.objects.manager()
     }
 
-    /// [`Vm::read_at`], which reads pages of a file ahead of a reader that goes from one
-    /// page to the next.
-    ///
-    /// # Errors
-    /// As there. [`FileError::NoObject`] of what another manager has opened.
-    pub fn read_open(
+    /// [`File::read`](crate::space::File::read).
+    pub(crate) fn read_open(
         &self,
         file: &OpenFile,
         offset: u64,
         buffers: &mut [&mut [u8]],
     ) -> Result<usize, FileError> {
-        if !self.has_opened(file) {
-            return Err(FileError::NoObject);
-        }
         let mut sinks = Sinks::new(buffers);
         let len = sinks.total();
         // As in `read_at`.
-        self.read_ahead_of(
-            file.id,
-            &file.ahead,
+        self.read_open_with(
+            file,
             offset,
             len,
             #[inline(always)]
             |at, part| sinks.take(at, part),
         )
+    }
+
+    /// [`File::read`](crate::space::File::read).
+    pub(crate) fn read_open_with(
+        &self,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+        each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> Result<usize, FileError> {
+        if !self.has_opened(file) {
+            return Err(FileError::NoObject);
+        }
+        self.read_ahead_of(file.id, &file.ahead, offset, len, each)
     }
 }

@@ -8,7 +8,7 @@ use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::path::fault::{Fault, FaultStep, Resolved};
-use crate::space::state::error::FaultError;
+use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::table::{Format, LockedTable};
@@ -42,19 +42,8 @@ fn again(step: FaultStep) -> FaultStep {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Faults in the pages from `start` on, as many as `frames` has room for,
-    /// and pins their frames, which are written to `frames`. Whatever the access, the space has
-    /// them to itself or shares them on purpose: a page of a private mapping that others can see
-    /// is copied first, as a store would copy it (Linux's `FAULT_FLAG_UNSHARE`, 2022). So what is
-    /// read by virtue of the pin is what the space sees, and nobody else's. A pinned frame stays
-    /// allocated until [`Vm::unpin`], whatever happens to its mapping; fork gives the child a copy
-    /// of a pinned page.
-    ///
-    /// # Errors
-    /// [`PinError`]; nothing stays pinned. Pages that were faulted in before the
-    /// failing one stay mapped. [`FaultError::NoRegion`] if a page is none that a
-    /// user space can map.
-    pub fn pin_pages(
+    /// [`Space::pin_pages`](crate::space::Space::pin_pages).
+    pub(crate) fn pin_pages(
         &self,
         id: SpaceId,
         start: Vpn,
@@ -150,12 +139,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(pfn)
     }
 
-    /// Ends pins that [`Vm::pin_pages`] made.
+    /// Ends pins that [`Space::pin_pages`](crate::space::Space::pin_pages) made.
     ///
     /// # Safety
-    /// [`Vm::pin_pages`] of this manager pinned each of the frames, and the pin has not
-    /// ended since. Nobody uses the frames by virtue of it any more.
-    pub unsafe fn unpin(&self, frames: &[Pfn]) {
+    /// `pin_pages` of this manager pinned each of the frames, and the pin has not ended
+    /// since. Nobody uses the frames by virtue of it any more.
+    pub(crate) unsafe fn unpin(&self, frames: &[Pfn]) {
         let pin = self.pin();
         for &pfn in frames {
             if self.memory.frame(pfn).unpin() {
@@ -164,21 +153,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Whether every page of `range` is mapped with the right to `access`:
-    /// what a prober of user memory asks before it copies. No page is missing in
-    /// an empty range; none beyond what a user space can map is accessible.
-    pub fn is_accessible(&self, id: SpaceId, range: PageRange, access: Access) -> bool {
+    /// [`Space::is_accessible`](crate::space::Space::is_accessible).
+    pub(crate) fn is_accessible(
+        &self,
+        id: SpaceId,
+        range: PageRange,
+        access: Access,
+    ) -> Result<bool, MapError> {
         let pin = self.pin();
-        let Some(space) = self.find_space(id) else {
-            return false;
-        };
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         if !range.is_empty() && range.end > F::USER_END {
-            return false;
+            return Ok(false);
         }
         let tables = self.tables(&pin, space);
-        (range.start.0..range.end.0).all(|page| {
+        Ok((range.start.0..range.end.0).all(|page| {
             let (entry, level) = tables.peek_settled(Vpn(page));
             F::is_mapped(entry) && F::prot(entry, level).allows(access)
-        })
+        }))
     }
 }

@@ -37,17 +37,8 @@ enum RunRead {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Reads bytes of an object, from byte `offset` on, into `buffers`, one after the
-    /// other. Returns how many were read: fewer than there is room for at the
-    /// object's end only, or if a page could not be read after others had been. Holes
-    /// read as zeroes and stay holes.
-    ///
-    /// Not called pinned. Reads take no lock unless pages have to come from the
-    /// backing store, or pages are cut off meanwhile.
-    ///
-    /// # Errors
-    /// [`FileError`] if nothing was read.
-    pub fn read_at(
+    /// [`File::read`](crate::space::File::read).
+    pub(crate) fn read_at(
         &self,
         id: ObjectId,
         offset: u64,
@@ -65,15 +56,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         )
     }
 
-    /// [`Vm::read_at`] for a reader of its own: calls `each` with the bytes of up to `len`
-    /// bytes from `offset` on, page by page, and their place in the read. `each`
-    /// returns how many of them it took; if not all, the read ends there. It is called
-    /// pinned and must not call the manager. It may be called again for a place, from
-    /// which on everything is then handed out anew.
-    ///
-    /// # Errors
-    /// [`FileError`] if nothing was read.
-    pub fn read_with(
+    /// [`File::read`](crate::space::File::read).
+    pub(crate) fn read_with(
         &self,
         id: ObjectId,
         offset: u64,
@@ -83,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.read_ahead_of(id, &Readahead::default(), offset, len, each)
     }
 
-    /// [`Vm::read_with`] of a reader whose way through the object is known.
+    /// [`File::read`](crate::space::File::read) of a reader whose way through the object is known.
     pub(super) fn read_ahead_of(
         &self,
         id: ObjectId,

@@ -11,27 +11,13 @@ use crate::space::state::manager::Vm;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Length of an object in bytes.
-    pub fn size(&self, id: ObjectId) -> Option<u64> {
+    /// [`File::size`](crate::space::File::size).
+    pub(crate) fn size(&self, id: ObjectId) -> Option<u64> {
         Some(self.objects.find(id)?.size())
     }
 
-    /// Sets an object's length in bytes (`ftruncate`). Pages past the new end are dropped
-    /// from the cache and from every mapping, copies that private mappings made of them
-    /// too, and the rest of the page of the new end is zeroed. A file's store is told to
-    /// discard the pages, after they have left the cache. What is added reads as zeroes and
-    /// takes no memory; pages that a file has never had read as its store defines.
-    ///
-    /// Not called pinned. Waits for writes to what is cut off or added, and for pages
-    /// that are being read or written back.
-    ///
-    /// # Errors
-    /// [`FileError::NoObject`]. [`FileError::TooLarge`], if `size` is past [`Vm::MAX_SIZE`].
-    /// [`FileError::OutOfMemory`] or [`FileError::GroupLimit`] if the page of the new or old
-    /// end could not be had. Of a file [`FileError::Io`] if that page could not be read, with
-    /// nothing changed; or if the store did not discard pages: the object has its new length
-    /// then, and the call can be made again.
-    pub fn set_size(&self, id: ObjectId, size: u64) -> Result<(), FileError> {
+    /// [`File::set_size`](crate::space::File::set_size).
+    pub(crate) fn set_size(&self, id: ObjectId, size: u64) -> Result<(), FileError> {
         if size > Self::MAX_SIZE {
             return Err(FileError::TooLarge);
         }
@@ -79,15 +65,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.discard(object, handle, pages..u64::MAX)
     }
 
-    /// Makes a hole of `len` bytes at `offset` (`FALLOC_FL_PUNCH_HOLE`): whole pages in
-    /// it leave the cache and every shared mapping, and give back their memory; parts of
-    /// pages are zeroed. Copies that private mappings made stay. The length stays.
-    ///
-    /// Not called pinned; waits as [`Vm::set_size`] does.
-    ///
-    /// # Errors
-    /// Of a file [`FileError::Io`], as there.
-    pub fn punch_hole(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
+    /// [`File::punch_hole`](crate::space::File::punch_hole).
+    pub(crate) fn punch_hole(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let end = offset.saturating_add(len).min(Self::MAX_SIZE);
         self.with_room(|| self.punch_hole_once(object, id.handle, offset, end))

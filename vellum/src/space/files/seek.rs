@@ -9,13 +9,8 @@ use crate::space::state::manager::Vm;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// The first byte at or after `offset` that may be other than zero (`SEEK_DATA`): one
-    /// in a page that takes memory, or that a file's store has bytes of
-    /// ([`Platform::find_page`]). Must not be called pinned.
-    ///
-    /// # Errors
-    /// [`FileError::NoData`] if there is none, or `offset` is at the end or past it.
-    pub fn seek_data(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
+    /// [`File::seek_data`](crate::space::File::seek_data).
+    pub(crate) fn seek_data(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
         self.seek(id, offset, |object, size| {
             let from = self.page_of(offset);
             let cached = {
@@ -33,13 +28,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// The first byte at or after `offset` from which on everything up to the next data
-    /// is zero, takes no memory, and is not in a file's store (`SEEK_HOLE`); the end if
-    /// there is no such. Must not be called pinned.
-    ///
-    /// # Errors
-    /// [`FileError::NoData`] if `offset` is at the end or past it.
-    pub fn seek_hole(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
+    /// [`File::seek_hole`](crate::space::File::seek_hole).
+    pub(crate) fn seek_hole(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
         self.seek(id, offset, |object, size| {
             let end = self.page_of(size - 1) + 1;
             let mut page = self.page_of(offset);

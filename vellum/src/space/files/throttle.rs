@@ -1,7 +1,8 @@
 //! Throttling of writers that make pages dirty faster than their store takes them.
 //!
 //! What calls have written waits in memory until somebody writes it back: until then it cannot
-//! leave memory, and is lost when the power goes. An embedder's flusher ([`Vm::write_back`]) keeps
+//! leave memory, and is lost when the power goes. An embedder's flusher
+//! ([`File::write_back`](crate::space::File::write_back)) keeps
 //! it little as long as the device is as fast as the writers. If it is not, dirty pages come to be
 //! as many as they may be, and then writers write back themselves: from half of that on in
 //! proportion, at the limit as many pages as they have made dirty, beyond it twice as many. There

@@ -23,7 +23,7 @@ use crate::rmap::{ReverseMap, Verdict};
 use crate::space::locks::flush::{Lost, TakenAway};
 use crate::space::regions::zap::Zap;
 use crate::space::state::account::Resident;
-use crate::space::state::error::MapError;
+use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
@@ -433,19 +433,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Whoever made the object is done with it. It ends with its last mapping and the last
-    /// that has it open; a file's dirty pages are written then.
-    ///
-    /// # Errors
-    /// [`MapError::NoObject`], also if it was released before: those who map it or have it
-    /// open keep it. [`MapError::Pinned`].
-    pub fn release_object(&self, id: ObjectId) -> Result<(), MapError> {
+    /// [`File::release`](crate::space::File::release).
+    pub(crate) fn release_object(&self, id: ObjectId) -> Result<(), FileError> {
         let is_last = {
             let pin = self.pin();
-            MapError::unless_ends(&pin)?;
+            if pin.is_nested() {
+                return Err(FileError::Pinned);
+            }
             self.objects.release_named(&pin, id)
         };
-        if is_last.ok_or(MapError::NoObject)? {
+        if is_last.ok_or(FileError::NoObject)? {
             self.destroy_object(id.handle);
         }
         Ok(())

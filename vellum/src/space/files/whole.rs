@@ -15,13 +15,8 @@ use crate::space::state::page::PageBytes;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Reads whole pages of an object: calls `each` with the index and bytes of each page
-    /// in turn, pinned; it must not call the manager. Ends at the object's end; returns how
-    /// many pages were read. A page of shared memory that is not there is made.
-    ///
-    /// # Errors
-    /// [`FileError`]; the pages before the failing one were read.
-    pub fn read_pages(
+    /// [`File::read`](crate::space::File::read).
+    pub(crate) fn read_pages(
         &self,
         id: ObjectId,
         first: u64,
@@ -48,7 +43,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(end.saturating_sub(first))
     }
 
-    /// The part of [`Vm::read_pages`] that need not wait: as many of the pages at
+    /// The part of [`File::read`](crate::space::File::read) that need not wait: as many of the pages at
     /// `range`, which is one run, as are up to date, in turn. Returns the index after the
     /// last. Takes no references: whatever becomes of a page, its frame is not used for
     /// anything else while the CPU is pinned.
@@ -75,16 +70,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         end
     }
 
-    /// Writes whole pages of an object, as [`Vm::write_with`], and makes it longer if need
-    /// be: calls `each` with the index and bytes of each page in turn, pinned, to fill the
-    /// page. `each` may be called again for a page, and must then fill it alike; it must
-    /// not call the manager. Returns how many pages were written: fewer than `pages`
-    /// only if memory or the mount ran out, or the backing store failed, after
-    /// others had been.
-    ///
-    /// # Errors
-    /// [`FileError`] if nothing was written; nothing has changed then.
-    pub fn write_pages(
+    /// [`File::write`](crate::space::File::write).
+    pub(crate) fn write_pages(
         &self,
         id: ObjectId,
         first: u64,

@@ -48,18 +48,8 @@ impl Written {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Writes the bytes of `buffers`, one after the other, from byte `offset` of an object
-    /// on, and makes the object longer if need be. Returns how many were written:
-    /// fewer than there are only if memory or the mount ran out, or the backing store
-    /// failed, after others had been. What lies between the old end and `offset` reads
-    /// as zeroes, and takes no memory but in the page of the old end.
-    ///
-    /// Not called pinned. Writes to other pages of the object run at the same time;
-    /// those to the same pages come one after the other.
-    ///
-    /// # Errors
-    /// [`FileError`] if nothing was written; nothing has changed then.
-    pub fn write_at(
+    /// [`File::write`](crate::space::File::write).
+    pub(crate) fn write_at(
         &self,
         id: ObjectId,
         offset: u64,
@@ -72,29 +62,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(written)
     }
 
-    /// [`Vm::write_at`] at the object's end (`O_APPEND`): no other write comes between
-    /// finding the end and writing there. Returns where it was, and how many bytes
-    /// were written.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn append(&self, id: ObjectId, buffers: &[&[u8]]) -> Result<(u64, usize), FileError> {
+    /// [`File::write`](crate::space::File::write).
+    pub(crate) fn append(
+        &self,
+        id: ObjectId,
+        buffers: &[&[u8]],
+    ) -> Result<(u64, usize), FileError> {
         let mut sources = Sources::new(buffers);
         let len = sources.total();
         let mut give = |at, filling: &mut Filling<'_, P>| sources.give(at, filling);
         self.write_from(id, Start::End, len, &mut give)
     }
 
-    /// [`Vm::write_at`] for a writer of its own: calls `give` for up to `len` bytes from
-    /// `offset` on, page by page, with their place in the write. What `give` does not
-    /// put into a page ends the write there. It is called pinned and must not call the
-    /// manager; a kernel whose user memory is not there puts less, brings the memory
-    /// in when the call has returned, and goes on. `give` may be called again for a
-    /// place, and must then put the same bytes.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn write_with(
+    /// [`File::write`](crate::space::File::write).
+    pub(crate) fn write_with(
         &self,
         id: ObjectId,
         offset: u64,

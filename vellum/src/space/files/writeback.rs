@@ -19,7 +19,7 @@ use crate::frame::Flags;
 use crate::object::{ObjectId, ObjectKind, RUN_PAGES, run_length};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
-use crate::space::state::error::{FaultError, FileError};
+use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::sync::Pin;
 use crate::table::Format;
@@ -91,58 +91,28 @@ impl DirtyRun {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Writes every page of an object that is newer than its backing store:
-    /// pages marked dirty, and pages with a dirty mark in an entry that maps
-    /// them. Waits for pages that are being filled. Then has the store make them safe.
-    /// Returns how many pages were written.
-    ///
-    /// # Errors
-    /// [`FaultError::Io`] if the store refused a page, which stays dirty; the
-    /// others were written. [`Vm::fsync`] also tells of what others found.
-    pub fn sync(&self, id: ObjectId) -> Result<u64, FaultError> {
-        self.objects.find(id).ok_or(FaultError::NoObject)?;
-        self.sync_pages(id.handle, 0..u64::MAX)
-            .map_err(FaultError::from)
-    }
-
-    /// [`Vm::sync`] of the file that `file` has open (`fsync`).
-    ///
-    /// # Errors
-    /// [`FileError::Io`] if the store refused a page, now or when somebody else had it
-    /// written since `file` was opened or told of such last. Pages that were refused are
-    /// still dirty, and the next call tries again. [`FileError::NoObject`].
-    pub fn fsync(&self, file: &OpenFile) -> Result<u64, FileError> {
-        self.fsync_range(file, 0, u64::MAX)
-    }
-
-    /// [`Vm::fsync`] of the pages around `len` bytes from byte `offset` on
-    /// (`sync_file_range`, `msync`). Errors of other pages are told of, too.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn fsync_range(&self, file: &OpenFile, offset: u64, len: u64) -> Result<u64, FileError> {
-        if !self.has_opened(file) {
+    /// [`File::sync_range`](crate::space::File::sync_range), which tells `open` of errors.
+    pub(crate) fn sync_range(
+        &self,
+        id: ObjectId,
+        open: Option<&OpenFile>,
+        offset: u64,
+        len: u64,
+    ) -> Result<u64, FileError> {
+        if open.is_some_and(|open| !self.has_opened(open)) {
             return Err(FileError::NoObject);
         }
-        let object = self.objects.find(file.id()).ok_or(FileError::NoObject)?;
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let end = self.pages_for(offset.saturating_add(len));
-        let result = self.sync_pages(file.id().handle, self.page_of(offset)..end);
-        if object.errors.tell(file.told()) {
+        let result = self.sync_pages(id.handle, self.page_of(offset)..end);
+        if open.is_some_and(|open| object.errors.tell(open.told())) {
             return Err(FileError::Io);
         }
         Ok(result?)
     }
 
-    /// Writes up to about `pages` pages of a file that calls have written (not those that
-    /// only mappings have stored to), where the last such call stopped: for the
-    /// embedder's task that keeps few pages dirty, see [`Vm::object_stats`]. Does not
-    /// have the store make them safe. Pages that the store refuses count among the `pages`.
-    /// Returns how many were written.
-    ///
-    /// # Errors
-    /// [`FileError::Io`] if the store refused a page; it stays dirty, and everybody
-    /// who has the file open is told by their next sync. [`FileError::NoObject`].
-    pub fn write_back(&self, id: ObjectId, pages: u64) -> Result<u64, FileError> {
+    /// [`File::write_back`](crate::space::File::write_back).
+    pub(crate) fn write_back(&self, id: ObjectId, pages: u64) -> Result<u64, FileError> {
         let done = self.write_back_some(id, pages)?;
         match done.error {
             Some(error) => Err(error.into()),
@@ -150,7 +120,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// [`Vm::write_back`]: gives the store fewer than `pages` and [`RUN_PAGES`] together.
+    /// [`File::write_back`](crate::space::File::write_back), which gives the store
+    /// fewer than `pages` and [`RUN_PAGES`] together.
     pub(super) fn write_back_some(
         &self,
         id: ObjectId,

@@ -26,7 +26,7 @@ use crate::space::state::spaces::{Live, SpaceId};
 use crate::sync::Pin;
 use crate::table::{Entry, Format, LockedTable, Marks, Tables, Users};
 
-/// What a call of [`Vm::collapse`] did.
+/// What a call of [`Space::collapse`](crate::space::Space::collapse) did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collapse {
     /// Ranges of a superpage's size that were looked at.
@@ -52,18 +52,8 @@ struct Singles {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Looks at up to `ranges` ranges of a superpage's size from `start` on, and makes a
-    /// superpage of each that has one private region, at least `least` resident pages, and
-    /// only such as nobody shares or has pinned. Pages that were not resident are zero and
-    /// resident then. A task that calls this now and then sets the rate.
-    ///
-    /// Without superpages (`superpage=off`, or a format with larger ones than the allocator's
-    /// blocks) it does nothing.
-    ///
-    /// # Errors
-    /// [`MapError::NoSpace`]; [`MapError::OutOfMemory`] if there is no run of frames, or no
-    /// table; [`MapError::GroupLimit`]. What was made before stays.
-    pub fn collapse(
+    /// [`Space::collapse`](crate::space::Space::collapse).
+    pub(crate) fn collapse(
         &self,
         id: SpaceId,
         start: Vpn,

@@ -31,7 +31,7 @@ use crate::rmap::{ReverseMap, Run};
 use crate::space::locks::flush::Lost;
 use crate::space::path::fault::{Fault, FaultStep, Resolved};
 use crate::space::regions::zap::Zap;
-use crate::space::state::error::MapError;
+use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, Traits};
 use crate::space::state::spaces::Live;
@@ -102,17 +102,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         P::PARTS.superpages && wanted && Self::COULD_HAVE_SUPERPAGES
     }
 
-    /// Says whether the pages of an object come in superpages from now on, or, with `None`, that
-    /// the design decides again: for shared memory and tmpfs files, also where they grow, `huge=`,
-    /// for files of a backing store, which are read so, `filehuge=`. Pages that are there stay
-    /// what they are. With `never` there are none all the same.
-    ///
-    /// # Errors
-    /// [`MapError::NoObject`].
-    pub fn set_huge(&self, id: ObjectId, huge: Option<bool>) -> Result<(), MapError> {
+    /// [`File::set_huge`](crate::space::File::set_huge).
+    pub(crate) fn set_huge(&self, id: ObjectId, huge: Option<bool>) -> Result<(), FileError> {
         let pin = self.pin();
         // Pinned, so that it does not become another object meanwhile.
-        let object = self.objects.find(id).ok_or(MapError::NoObject)?;
+        let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         object.set_huge(huge);
         drop(pin);
         Ok(())

@@ -27,16 +27,8 @@ pub struct ScanReport {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Looks up every page of `range` that the space maps: visits all entries
-    /// that map it, of whatever space, and takes their accessed marks. CPUs are
-    /// not flushed; one that has the translation cached need not set the mark
-    /// again. The shared zero page belongs to nobody and is left out. A superpage whose
-    /// frames have one record is one page here.
-    ///
-    /// Pages that no user space can map are left out too.
-    ///
-    /// `None` if there is no such space. Takes table locks, one at a time.
-    pub fn scan_space(&self, id: SpaceId, range: PageRange) -> Option<ScanReport> {
+    /// [`Space::scan`](crate::space::Space::scan).
+    pub(crate) fn scan_space(&self, id: SpaceId, range: PageRange) -> Option<ScanReport> {
         self.find_space(id)?;
         let range = PageRange {
             end: range.end.min(F::USER_END),
@@ -131,11 +123,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page
     }
 
-    /// Looks up every cached page of the object among the `pages` from
-    /// `first` on, as [`Vm::scan_space`] does.
-    ///
-    /// `None` if there is no such object.
-    pub fn scan_object(&self, id: ObjectId, first: u64, pages: u64) -> Option<ScanReport> {
+    /// [`File::scan`](crate::space::File::scan).
+    pub(crate) fn scan_object(&self, id: ObjectId, first: u64, pages: u64) -> Option<ScanReport> {
         let mut report = ScanReport::default();
         let mut index = first;
         let end = first.saturating_add(pages);

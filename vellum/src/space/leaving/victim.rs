@@ -5,7 +5,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::shortage::Lack;
-use crate::space::state::spaces::{Space, SpaceId};
+use crate::space::state::spaces::{SpaceId, SpaceRecord};
 use crate::table::Format;
 use crate::tree::RangeNode;
 
@@ -30,12 +30,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.choose_among(|_| true)
     }
 
-    /// The same of the spaces of a group.
-    pub fn choose_victim_of(&self, group: GroupId) -> Option<Victim> {
+    /// [`Group::choose_victim`](crate::space::Group::choose_victim).
+    pub(crate) fn choose_victim_of(&self, group: GroupId) -> Option<Victim> {
         self.choose_among(|space| space.group() == group)
     }
 
-    fn choose_among(&self, is_one: impl Fn(&Space<R>) -> bool) -> Option<Victim> {
+    fn choose_among(&self, is_one: impl Fn(&SpaceRecord<R>) -> bool) -> Option<Victim> {
         let mut worst: Option<Victim> = None;
         self.spaces.each(|handle, space| {
             if space.users() == 0 || !is_one(space) {

@@ -14,11 +14,8 @@ use crate::sync::{Pin, Turn};
 use crate::table::{Format, Tables};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// A space without regions and with one user.
-    ///
-    /// # Errors
-    /// [`MapError::OutOfMemory`].
-    pub fn create_space(&self) -> Result<SpaceId, MapError> {
+    /// [`Vm::create_space`](crate::Vm::create_space).
+    pub(crate) fn begin_space(&self) -> Result<SpaceId, MapError> {
         self.with_room(|| self.create_space_once())
     }
 
@@ -62,14 +59,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.users.store(1, Ordering::Release);
     }
 
-    /// One more task uses the space (a thread, or a vfork child). False if there is no
-    /// such space: its last task may have left meanwhile.
-    pub fn share_space(&self, id: SpaceId) -> bool {
+    /// [`Space::share`](crate::space::Space::share).
+    pub(crate) fn share_space(&self, id: SpaceId) -> Result<(), MapError> {
         // A space that was found under a pin does not become another before the pin
         // ends (invariant 7).
         let pin = self.pin();
-        let space = self.find_space(id);
-        space.is_some_and(|space| join(&space.users, Turn::at(&pin, id.handle)))
+        let space = self.find_space(id).ok_or(MapError::NoSpace)?;
+        let joined = join(&space.users, Turn::at(&pin, id.handle));
+        joined.then_some(()).ok_or(MapError::NoSpace)
     }
 
     /// One task less; true if it was the last, which takes the space with it.

@@ -12,14 +12,8 @@ use crate::sync::{CpuRoom, Pin};
 use crate::table::{FlushTarget, Format, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// One task leaves the space; the last one ends it. By then no CPU runs in
-    /// it: the embedder has loaded another space wherever it was loaded.
-    /// Returns whether the space ended.
-    ///
-    /// # Errors
-    /// [`MapError::NoSpace`], and, if the space would end, [`MapError::Pinned`] and
-    /// [`MapError::Loaded`]: the task stays in it.
-    pub fn exit(&self, id: SpaceId) -> Result<bool, MapError> {
+    /// [`Space::exit`](crate::space::Space::exit).
+    pub(crate) fn exit(&self, id: SpaceId) -> Result<bool, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         if !self.leave(space)? {
             return Ok(false);
@@ -38,21 +32,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(true)
     }
 
-    /// A task of `old` begins a new program: it leaves `old` for the new,
-    /// empty space that is returned, which has the limits and the group of `old`.
-    ///
-    /// # Errors
-    /// [`MapError::NoSpace`], [`MapError::OutOfMemory`], [`MapError::Pinned`],
-    /// [`MapError::Loaded`]; the task stays in `old`.
-    pub fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
+    /// [`Space::exec`](crate::space::Space::exec).
+    pub(crate) fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
         // As it was when the call began, whatever becomes of the space meanwhile.
         let limits = {
             let pin = self.pin();
             MapError::unless_ends(&pin)?;
             self.find_space(old).ok_or(MapError::NoSpace)?.limits.get()
         };
-        let new = self.create_space()?;
-        self.set_limits(new, limits);
+        let new = self.begin_space()?;
+        // Nobody else can end it.
+        let _ = self.set_limits(new, limits);
         let group = self.group_of(old).unwrap_or(GroupId::ROOT);
         if group != GroupId::ROOT {
             // The group ends only if somebody moves `old` away meanwhile.

@@ -76,12 +76,8 @@ struct TableCopy<'c, 'a, P: Platform, F: Format, R: ReverseMap> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Makes a copy-on-write copy of a space, with one user.
-    ///
-    /// # Errors
-    /// [`MapError::OutOfMemory`]; there is no child, and the parent shows the
-    /// same memory as before (it may fault on stores where it did not).
-    pub fn fork(&self, id: SpaceId) -> Result<SpaceId, MapError> {
+    /// [`Space::fork`](crate::space::Space::fork).
+    pub(crate) fn fork(&self, id: SpaceId) -> Result<SpaceId, MapError> {
         self.with_room(|| self.fork_once(id))
     }
 

@@ -9,7 +9,7 @@ use crate::rmap::ReverseMap;
 use crate::space::leaving::pressure::MOST_TRIES;
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
-use crate::space::state::spaces::{Space, SpaceId};
+use crate::space::state::spaces::{SpaceId, SpaceRecord};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
@@ -76,7 +76,7 @@ pub struct GroupStats {
     pub failures: u64,
 }
 
-impl<R: ReverseMap> Space<R> {
+impl<R: ReverseMap> SpaceRecord<R> {
     /// The group that what the space touches is charged to.
     #[inline]
     pub(in crate::space) fn group(&self) -> GroupId {
@@ -88,12 +88,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Groups that there can be at once, beside the root.
     pub const MAX_GROUPS: usize = GroupId::MOST - 1;
 
-    /// Makes a group that is charged for at most `limit` pages (`u64::MAX`: no limit). Spaces
-    /// come to it by [`Vm::set_group`].
-    ///
-    /// # Errors
-    /// [`GroupError::Off`], [`GroupError::TooMany`].
-    pub fn new_group(&self, limit: u64) -> Result<GroupId, GroupError> {
+    /// [`Vm::create_group`](crate::Vm::create_group).
+    pub(crate) fn new_group(&self, limit: u64) -> Result<GroupId, GroupError> {
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
         self.memory.groups().ok_or(GroupError::Off)?;
         let id = self.memory.begin_group(limit).ok_or(GroupError::TooMany)?;
@@ -101,13 +97,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(id)
     }
 
-    /// Ends a group that no space belongs to. What it is charged for is the root's then.
-    ///
-    /// Looks at every frame, and waits for every CPU that is pinned.
-    ///
-    /// # Errors
-    /// [`GroupError::InUse`], [`GroupError::NoGroup`], [`GroupError::Off`].
-    pub fn end_group(&self, id: GroupId) -> Result<(), GroupError> {
+    /// [`Group::end`](crate::space::Group::end).
+    pub(crate) fn end_group(&self, id: GroupId) -> Result<(), GroupError> {
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
         self.memory.groups().ok_or(GroupError::Off)?;
         let move_pages = || reclaim.give_to_root(self, id.place());
@@ -118,13 +109,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Gives a group another limit. If it has more, pages of it leave until it has not, or none
-    /// can leave any more; what is left above the limit is returned, and until it is gone
-    /// everything is refused that would be charged to the group.
-    ///
-    /// # Errors
-    /// [`GroupError::NoGroup`], [`GroupError::Off`].
-    pub fn set_group_limit(&self, id: GroupId, limit: u64) -> Result<u64, GroupError> {
+    /// [`Group::set_limit`](crate::space::Group::set_limit).
+    pub(crate) fn set_group_limit(&self, id: GroupId, limit: u64) -> Result<u64, GroupError> {
         let groups = self.memory.groups().ok_or(GroupError::Off)?;
         if !self.memory.set_group_limit(id, limit) {
             return Err(GroupError::NoGroup);
@@ -146,13 +132,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Moves a space to a group ([`GroupId::ROOT`]: to none): what it touches from now on is
-    /// charged there. What was charged before stays where it is. A child of fork begins in its
-    /// parent's group, and what follows [`Vm::exec`] in that of the space before.
-    ///
-    /// # Errors
-    /// [`GroupError::NoSpace`], [`GroupError::NoGroup`], [`GroupError::Off`].
-    pub fn set_group(&self, space: SpaceId, id: GroupId) -> Result<(), GroupError> {
+    /// [`Space::set_group`](crate::space::Space::set_group).
+    pub(crate) fn set_group(&self, space: SpaceId, id: GroupId) -> Result<(), GroupError> {
         let groups = self.memory.groups().ok_or(GroupError::Off)?;
         let moved = self.with_locked(space, |_, space| {
             let joined = groups.join(id);
@@ -169,17 +150,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// The group of a space.
-    pub fn group_of(&self, space: SpaceId) -> Option<GroupId> {
+    /// [`Space::group`](crate::space::Space::group).
+    pub(crate) fn group_of(&self, space: SpaceId) -> Option<GroupId> {
         let _pin = self.pin();
         Some(self.find_space(space)?.group())
     }
 
-    /// What there is of a group; `None` if there is no such group, or if it is the root.
-    pub fn group_stats(&self, id: GroupId) -> Option<GroupStats> {
-        let usage = self.memory.groups()?.usage(id)?;
-        let counts = self.reclaim()?.group_counts(id.place());
-        Some(GroupStats {
+    /// [`Group::stats`](crate::space::Group::stats).
+    pub(crate) fn group_stats(&self, id: GroupId) -> Result<GroupStats, GroupError> {
+        let groups = self.memory.groups().ok_or(GroupError::Off)?;
+        let usage = groups.usage(id).ok_or(GroupError::NoGroup)?;
+        let reclaim = self.reclaim().ok_or(GroupError::Off)?;
+        let counts = reclaim.group_counts(id.place());
+        Ok(GroupStats {
             usage: usage.used,
             stocked: usage.stocked,
             peak: usage.peak,
@@ -195,7 +178,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A space begins in the group of another, whose lock is ours.
-    pub(super) fn inherit_group(&self, from: &Space<R>, to: &Space<R>) {
+    pub(super) fn inherit_group(&self, from: &SpaceRecord<R>, to: &SpaceRecord<R>) {
         let id = from.group();
         if let Some(groups) = self.memory.groups()
             && groups.join(id)
@@ -205,7 +188,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A space has ended.
-    pub(super) fn leave_group(&self, space: &Space<R>) {
+    pub(super) fn leave_group(&self, space: &SpaceRecord<R>) {
         let id = GroupId::from_bits(space.group.swap(0, Ordering::AcqRel));
         if let Some(groups) = self.memory.groups() {
             groups.leave(id);

@@ -76,16 +76,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Divides a space before `page`, so that changes of regions on one side do not wait for those
-    /// on the other. Spaces divide themselves where CPUs wait for each other again and again; this
-    /// is for who knows that they will. Returns whether the space is divided there now. It is not
-    /// if `page` lies within a region, or if there are too many tracts already.
-    ///
-    /// A call that concerns pages on both sides makes the space one again.
-    ///
-    /// # Errors
-    /// [`MapError::NoSpace`], [`MapError::OutOfMemory`].
-    pub fn divide_space(&self, id: SpaceId, page: Vpn) -> Result<bool, MapError> {
+    /// [`Space::divide`](crate::space::Space::divide).
+    pub(crate) fn divide_space(&self, id: SpaceId, page: Vpn) -> Result<bool, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         if page.0 == 0 || page >= F::USER_END {
             return Ok(false);

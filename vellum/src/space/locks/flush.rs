@@ -11,7 +11,7 @@ use crate::addr::{PageRange, Vpn};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
-use crate::space::state::spaces::{Live, Space};
+use crate::space::state::spaces::{Live, SpaceRecord};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{ActiveSet, CpuRoom, Pin};
 use crate::table::{FlushTarget, Format, Gather};
@@ -164,7 +164,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Who has entered `space`, to be asked later.
     #[inline]
-    pub(in crate::space) fn active_set<'a>(&self, space: &'a Space<R>) -> ActiveSet<'a> {
+    pub(in crate::space) fn active_set<'a>(&self, space: &'a SpaceRecord<R>) -> ActiveSet<'a> {
         ActiveSet::new(
             &space.active,
             self.has_many_cpus.then_some(&space.many_active),

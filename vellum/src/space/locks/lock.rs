@@ -22,7 +22,7 @@ pub(in crate::space) enum Beside {
     /// Nobody but faults and visitors, who take no lock of the space.
     Nobody,
     /// Those who unmap a region, too. They have closed its gate and then let go of the
-    /// lock ([`Vm::unmap`]). The region stays as it is until they take the lock again to
+    /// lock ([`Space::unmap`](crate::space::Space::unmap)). The region stays as it is until they take the lock again to
     /// take it out of the tree; its entries go meanwhile.
     Unmappings,
 }

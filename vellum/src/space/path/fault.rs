@@ -151,13 +151,8 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Resolves a page fault: `access` at byte `address` in `space` was not
-    /// possible. When it returns `Ok` the access may be tried again.
-    ///
-    /// # Errors
-    /// [`FaultError`]; the space is as it was, but that a stack may have been
-    /// extended to the page.
-    pub fn fault(
+    /// [`Space::fault`](crate::space::Space::fault).
+    pub(crate) fn fault(
         &self,
         space: SpaceId,
         address: u64,

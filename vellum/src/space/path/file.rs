@@ -8,7 +8,7 @@ use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
-use crate::space::state::error::{FaultError, MapError};
+use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::state::shortage::Shortage;
 use crate::sync::{Turn, bytes};
@@ -379,25 +379,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Makes a file of `pages` pages known, whose content is in the platform's
-    /// backing store `store`. An object has no more pages than [`Vm::MAX_SIZE`] allows.
-    ///
-    /// # Errors
-    /// [`MapError::OutOfMemory`].
-    pub fn create_file(&self, store: u64, pages: u64) -> Result<ObjectId, MapError> {
-        let size = self.bytes_in(pages);
-        self.create_object(ObjectKind::File { store }, size)
-    }
-
-    /// Makes an object of `pages` pages of shared memory, all zero. It has no more of them
-    /// than [`Vm::MAX_SIZE`] allows.
-    ///
-    /// # Errors
-    /// [`MapError::OutOfMemory`].
-    pub fn create_shared_memory(&self, pages: u64) -> Result<ObjectId, MapError> {
-        self.create_object(ObjectKind::SharedMemory, self.bytes_in(pages))
-    }
-
     /// Makes an object of `size` bytes that is on no mount.
     pub(in crate::space) fn create_object<E: Shortage + From<OutOfMemory>>(
         &self,
@@ -408,10 +389,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = self.pin();
             Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
         })
-    }
-
-    /// Length of an object in pages.
-    pub fn object_pages(&self, id: ObjectId) -> Option<u64> {
-        Some(self.objects.find(id)?.pages())
     }
 }

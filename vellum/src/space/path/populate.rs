@@ -10,13 +10,8 @@ use crate::space::state::spaces::SpaceId;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Faults in every page of a range (`MAP_POPULATE`, the second half of mlock): for writing where
-    /// the memory is private and may be stored to, so that pages are copied now rather than at the
-    /// first store; shared memory for reading, which makes no page dirty that nobody has stored to.
-    ///
-    /// # Errors
-    /// [`FaultError`] of the first page that failed; those before stay mapped.
-    pub fn populate(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), FaultError> {
+    /// [`Space::populate`](crate::space::Space::populate).
+    pub(crate) fn populate(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), FaultError> {
         let range = Self::checked_range(start, pages).map_err(|_| FaultError::NoRegion)?;
         let mut page = range.start;
         while page < range.end {

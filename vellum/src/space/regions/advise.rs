@@ -37,20 +37,8 @@ pub enum Advice {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Advises on a range.
-    ///
-    /// # Errors
-    /// [`MapError::NotMapped`] if the range has a hole; the mapped parts were
-    /// treated all the same, but for [`Advice::Folio`], which changes all or nothing.
-    /// [`MapError::Locked`] if part of the range is locked, but for [`Advice::Folio`]; nothing
-    /// changed.
-    /// [`MapError::WrongKind`] if part of the range shows an object, for [`Advice::Free`]; nothing
-    /// changed.
-    /// [`MapError::Limit`] if it takes more regions than the space may have, for
-    /// [`Advice::Folio`]; nothing changed.
-    /// [`MapError::OutOfMemory`] if a superpage has to be split for which the reverse-mapping
-    /// design has no memory, or a region cannot be cut; nothing changed.
-    pub fn advise(
+    /// [`Space::advise`](crate::space::Space::advise).
+    pub(crate) fn advise(
         &self,
         id: SpaceId,
         start: Vpn,
@@ -81,7 +69,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// What of [`Vm::advise`] the space's lock is held for, in the parts that are mapped.
+    /// What of [`Space::advise`](crate::space::Space::advise) the space's lock is held for, in the parts that are mapped.
     fn advise_locked(
         &self,
         pin: &Pin<'_>,

@@ -35,8 +35,8 @@ pub enum Source {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// In the highest gap, away from stacks ([`crate::space::Limits::stack_gap_pages`]); in a space that
-    /// is divided because many CPUs change it ([`Vm::divide_space`]), in the highest gap of a part
-    /// of it.
+    /// is divided because many CPUs change it ([`Space::divide`](crate::space::Space::divide)), in
+    /// the highest gap of a part of it.
     Anywhere,
     /// There if it is free and not too close to a stack, else as with [`Placement::Anywhere`]: so
     /// are what the format cannot map, and the lowest pages, which are kept free so that null
@@ -118,11 +118,8 @@ struct MapPlace<'a, R: ReverseMap> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Maps memory and returns the first page.
-    ///
-    /// # Errors
-    /// [`MapError`]; the space is as it was.
-    pub fn map(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
+    /// [`Space::map`](crate::space::Space::map).
+    pub(crate) fn map(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
         self.with_room(|| self.map_once(id, request))
     }
 
@@ -233,7 +230,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// [`Vm::map`] for the holder of the space's lock.
+    /// [`Space::map`](crate::space::Space::map) for the holder of the space's lock.
     pub(in crate::space) fn map_locked(
         &self,
         pin: &Pin<'_>,

@@ -26,10 +26,8 @@ pub struct MapEntry {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// The region that holds `page`, found without a lock, and without pinning:
-    /// no line is written. It may change as soon as it was found. `None` if no
-    /// region holds the page, or there is no such space.
-    pub fn region_at(&self, id: SpaceId, page: Vpn) -> Option<MapEntry> {
+    /// [`Space::region_at`](crate::space::Space::region_at).
+    pub(crate) fn region_at(&self, id: SpaceId, page: Vpn) -> Option<MapEntry> {
         let slot = self.slot_of(id)?;
         let mut spins = 0;
         loop {
@@ -71,12 +69,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Calls `each` for every region of a space, ascending. The space's lock
-    /// is held: `each` must not change it.
-    ///
-    /// # Errors
-    /// [`MapError::NoSpace`].
-    pub fn for_each_region(
+    /// [`Space::for_each_region`](crate::space::Space::for_each_region).
+    pub(crate) fn for_each_region(
         &self,
         id: SpaceId,
         mut each: impl FnMut(&MapEntry),
@@ -89,10 +83,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// The frame that `page` shows and what its entry allows, if it is mapped:
-    /// a walk of the tables without a lock, as hardware does it. `None` for a page
-    /// that no user space can map.
-    pub fn translate(&self, id: SpaceId, page: Vpn) -> Option<(Pfn, Prot)> {
+    /// [`Space::translate`](crate::space::Space::translate).
+    pub(crate) fn translate(&self, id: SpaceId, page: Vpn) -> Option<(Pfn, Prot)> {
         // Tables are indexed with the low bits of a page number.
         if page >= F::USER_END {
             return None;
@@ -110,7 +102,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether `page` shows memory that was mapped by a superpage, which may have been split
     /// since; of an object's pages, whether it is mapped so now. Private pages whose frames were
     /// taken one by one say no, even if one larger leaf maps
-    /// them now ([`Superpages::Reserve`], [`Vm::collapse`]).
+    /// them now ([`Superpages::Reserve`], [`Space::collapse`](crate::space::Space::collapse)).
     pub fn came_in_superpage(&self, id: SpaceId, page: Vpn) -> bool {
         let is_eager = self.superpages() == Superpages::Eager;
         if !is_eager && !self.has_huge() || page >= F::USER_END {
@@ -156,12 +148,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         record.kind() == Kind::Anonymous && record.came_in_folio()
     }
 
-    /// Calls `each` with page, first frame, pages and rights of every leaf of a
-    /// space, ascending, while its lock is held.
-    ///
-    /// # Errors
-    /// [`MapError::NoSpace`].
-    pub fn for_each_leaf(
+    /// [`Space::for_each_leaf`](crate::space::Space::for_each_leaf).
+    pub(crate) fn for_each_leaf(
         &self,
         id: SpaceId,
         mut each: impl FnMut(Vpn, Pfn, u64, Prot),

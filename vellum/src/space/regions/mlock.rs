@@ -16,24 +16,8 @@ use crate::space::state::spaces::{Live, SpaceId};
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Locks a range of pages, of any backing: those that are in memory stay there, and those that
-    /// come later do from then on (mlock2 with `MLOCK_ONFAULT`). [`Vm::populate`] brings them in:
-    /// both calls together are mlock. A [`MapRequest`](crate::space::MapRequest) with [`Traits::LOCKED`]
-    /// maps memory that is locked from the start.
-    ///
-    /// It is a property of the memory. `mremap` keeps it, what a stack or `mremap` adds has it,
-    /// too, and a forked child has none of it. Unmapping ends it, and a file that is cut off loses
-    /// its pages all the same. Locking a locked page changes nothing, and one [`Vm::unlock_pages`]
-    /// ends it. A locked page may still be copied or moved to another frame, which
-    /// [`Vm::pin_pages`] prevents. If a superpage of an object loses its leaf because a part of it
-    /// is unmapped or cut off, the rest stays from its next use on.
-    ///
-    /// # Errors
-    /// [`MapError::BadRange`], [`MapError::NotMapped`] if the range has a hole,
-    /// [`MapError::Limit`] if the space may not have that many locked pages
-    /// ([`Limits::locked_pages`](crate::space::Limits::locked_pages)) or regions,
-    /// [`MapError::OutOfMemory`] if a region cannot be cut; nothing changed.
-    pub fn lock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+    /// [`Space::lock`](crate::space::Space::lock).
+    pub(crate) fn lock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         self.with_covered(id, range, |pin, space| {
             let mut missing = range.pages();
@@ -55,11 +39,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Lets reclaim take the pages of a range again (munlock).
-    ///
-    /// # Errors
-    /// As [`Vm::lock_pages`], but for the limit of locked pages.
-    pub fn unlock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+    /// [`Space::unlock`](crate::space::Space::unlock).
+    pub(crate) fn unlock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         self.with_covered(id, range, |pin, space| {
             let word = NewWord::traits(Traits::LOCKED, Traits::NONE);

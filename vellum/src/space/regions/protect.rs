@@ -13,14 +13,14 @@ use crate::sync::Pin;
 use crate::table::{Format, Gather, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Changes the rights of a range, cutting and merging regions. As with
-    /// [`MapRequest::prot`](crate::space::MapRequest::prot), what hardware cannot withhold is given.
-    ///
-    /// # Errors
-    /// [`MapError::NotMapped`] if the range has a hole, [`MapError::Limit`] if it takes more
-    /// regions than the space may have, [`MapError::OutOfMemory`] if a region cannot be cut;
-    /// nothing changed.
-    pub fn protect(&self, id: SpaceId, start: Vpn, pages: u64, prot: Prot) -> Result<(), MapError> {
+    /// [`Space::protect`](crate::space::Space::protect).
+    pub(crate) fn protect(
+        &self,
+        id: SpaceId,
+        start: Vpn,
+        pages: u64,
+        prot: Prot,
+    ) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         let prot = F::given(prot);
         self.with_room(|| {
@@ -37,7 +37,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// [`Vm::protect`] for the holder of the space's lock.
+    /// [`Space::protect`](crate::space::Space::protect) for the holder of the space's lock.
     fn protect_locked(
         &self,
         pin: &Pin<'_>,

@@ -50,14 +50,8 @@ struct Move<'a, P: Platform, F: Format, R: ReverseMap> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Resizes the mapping of `pages` pages at `start`, which lies in one
-    /// region, to `new_pages`. `placement` [`Placement::Fixed`] moves it
-    /// there; [`Placement::Anywhere`] moves it if it cannot grow where it is;
-    /// any other keeps it in place.
-    ///
-    /// # Errors
-    /// [`MapError`]; the space is as it was.
-    pub fn remap(
+    /// [`Space::remap`](crate::space::Space::remap).
+    pub(crate) fn remap(
         &self,
         id: SpaceId,
         start: Vpn,

@@ -149,13 +149,8 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Unmaps `pages` pages from `start` on. Holes in the range are no error.
-    ///
-    /// # Errors
-    /// [`MapError::BadRange`], [`MapError::NoSpace`], [`MapError::Limit`] if it would be a hole
-    /// in a region that makes one region more than the space may have, and
-    /// [`MapError::OutOfMemory`] if a region would have to be cut and cannot; nothing changed.
-    pub fn unmap(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+    /// [`Space::unmap`](crate::space::Space::unmap).
+    pub(crate) fn unmap(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = Self::checked_range(start, pages)?;
         self.with_room(|| {
             let mut dead = DeadObjects::default();
@@ -267,7 +262,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
     }
 
-    /// [`Vm::unmap`] for the holder of the space's lock.
+    /// [`Space::unmap`](crate::space::Space::unmap) for the holder of the space's lock.
     pub(in crate::space) fn unmap_locked(
         &self,
         pin: &Pin<'_>,

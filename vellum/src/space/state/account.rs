@@ -11,6 +11,7 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, Pin};
 use crate::table::Format;
 
+use super::error::MapError;
 use super::manager::{Vm, VmCpu};
 use super::region::Traits;
 use super::spaces::{Live, SpaceId};
@@ -25,12 +26,12 @@ use super::spaces::{Live, SpaceId};
 pub struct Limits {
     /// Pages of all regions together.
     pub pages: u64,
-    /// Regions (Linux's `max_map_count`). [`Vm::unmap`] needs one more for a hole in a region, and
-    /// calls for a part of a region need some for the other parts ([`Vm::protect`],
-    /// [`Vm::lock_pages`], [`Vm::unlock_pages`], [`Vm::remap`], and [`Vm::advise`] with
-    /// [`Advice::Folio`](crate::space::Advice::Folio)), unless what changes then matches its
-    /// neighbours. With `rmap=anon_vma` and `rmap=anon_vma_chain` private memory is relied upon to
-    /// match its neighbours only if it has had private pages.
+    /// Regions (Linux's `max_map_count`).
+    /// [`Space::unmap`](crate::space::Space::unmap) needs one more for a hole in a region, and calls
+    /// for a part of a region need some for the other parts (`protect`, `lock`, `unlock`, `remap`,
+    /// and `advise` with [`Advice::Folio`](crate::space::Advice::Folio)), unless what changes then
+    /// matches its neighbours. With `rmap=anon_vma` and `rmap=anon_vma_chain` private memory is
+    /// relied upon to match its neighbours only if it has had private pages.
     pub regions: u32,
     /// Pages a stack may grow to.
     pub stack_pages: u64,
@@ -236,8 +237,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             })
     }
 
-    /// What a space uses. Exact when none of its tasks runs.
-    pub fn space_stats(&self, id: SpaceId) -> Option<SpaceStats> {
+    /// [`Space::stats`](crate::space::Space::stats).
+    pub(crate) fn space_stats(&self, id: SpaceId) -> Option<SpaceStats> {
         let space = self.find_space(id)?;
         let count = |kind| self.resident(space, kind);
         let regions = self.region_counts(space);
@@ -277,13 +278,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         sum
     }
 
-    /// Sets what a space may have. What it has already stays. False if there is no such space.
-    pub fn set_limits(&self, id: SpaceId, limits: Limits) -> bool {
-        let set = self.with_locked(id, |_, space| {
+    /// [`Space::set_limits`](crate::space::Space::set_limits).
+    pub(crate) fn set_limits(&self, id: SpaceId, limits: Limits) -> Result<(), MapError> {
+        self.with_locked(id, |_, space| {
             space.limits.set(limits);
             Ok(())
-        });
-        set.is_ok()
+        })
     }
 }
 

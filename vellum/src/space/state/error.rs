@@ -103,6 +103,8 @@ pub enum FileError {
     GroupLimit(GroupId),
     /// The backing store failed (`EIO`).
     Io,
+    /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
+    Pinned,
 }
 
 impl fmt::Display for FileError {
@@ -118,6 +120,7 @@ impl fmt::Display for FileError {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
             }
             FileError::Io => "the backing store failed",
+            FileError::Pinned => "the caller's CPU is pinned",
         })
     }
 }
@@ -188,7 +191,7 @@ pub enum MapError {
     NoGap,
     /// A limit of the space ([`Limits`](crate::space::Limits)) would be exceeded.
     Limit,
-    /// Part of the range is locked ([`Vm::lock_pages`](crate::Vm::lock_pages)).
+    /// Part of the range is locked ([`Space::lock`](crate::space::Space::lock)).
     Locked,
     /// What was asked for exists for private memory without an object only (`EINVAL`): growing
     /// down ([`Traits::GROWS_DOWN`](crate::space::Traits::GROWS_DOWN)), and advice to free

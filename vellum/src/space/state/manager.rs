@@ -9,7 +9,7 @@ use super::account::{Delta, Resident};
 use super::error::CreateError;
 use super::extras::Extras;
 use super::region::Region;
-use super::spaces::{Live, Loaded, Space, SpaceId};
+use super::spaces::{Live, Loaded, SpaceId, SpaceRecord};
 use super::tract::Tracts;
 use crate::addr::Pfn;
 use crate::design::{Design, FileIo, HugePages, PageLocking, Superpages};
@@ -104,7 +104,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) design: Design,
     pub(crate) rmap: R,
     pub(crate) table_pages: Arc<dyn TablePages<P>>,
-    pub(crate) spaces: Arena<Space<R>>,
+    pub(crate) spaces: Arena<SpaceRecord<R>>,
     pub(crate) regions: Arena<Region<R>>,
     pub(crate) region_nodes: Arena<RangeNode>,
     pub(crate) tracts: Box<Tracts>,
@@ -191,7 +191,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if P::PARTS.superpages && reserves && F::INDEX_BITS <= MOST_RESERVED {
             memory.keep_reservations(F::INDEX_BITS);
         }
-        let spaces: Arena<Space<R>> = arenas.make();
+        let spaces: Arena<SpaceRecord<R>> = arenas.make();
         let no_space = spaces.vacant_address();
         Ok(Vm {
             rmap: R::new(&design, cpus, &arenas),
@@ -339,7 +339,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Where the space with this name lies or lay. The name may be another manager's.
     #[inline]
-    pub(in crate::space) fn slot_of(&self, id: SpaceId) -> Option<&Space<R>> {
+    pub(in crate::space) fn slot_of(&self, id: SpaceId) -> Option<&SpaceRecord<R>> {
         self.spaces.try_get(Handle::from_raw(id.handle))
     }
 
@@ -383,10 +383,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.rmap.tables_lock(&space.get().rmap)
     }
 
-    /// Loads `space` on this CPU: the context switch of the embedder. Faults
-    /// do it by themselves; it must happen before hardware walks the space's
-    /// tables on this CPU. `None` if there is no such space.
-    pub fn load(&self, id: SpaceId) -> Option<Loaded> {
+    /// [`Space::load`](crate::space::Space::load).
+    pub(crate) fn load(&self, id: SpaceId) -> Option<Loaded> {
         let pin = self.pin();
         let space = self.load_named(&pin, self.cpus.get(&pin), id)?;
         Some(Loaded {

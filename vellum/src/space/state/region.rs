@@ -30,7 +30,7 @@ impl Traits {
     pub const HEAP: Traits = Traits(1 << 10);
     /// Private pages have been made in it: fork must copy its entries.
     pub(in crate::space) const HAS_PRIVATE: Traits = Traits(1 << 11);
-    /// Reclaim leaves its pages in memory ([`Vm::lock_pages`](crate::space::Vm::lock_pages)).
+    /// Reclaim leaves its pages in memory ([`Space::lock`](crate::space::Space::lock)).
     pub const LOCKED: Traits = Traits(1 << 16);
 
     /// What a request to map may ask for. The others say what a region has become.

@@ -51,7 +51,7 @@ pub struct Loaded {
 /// The first line is read by every fault and written by none.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Space<R: ReverseMap> {
+pub struct SpaceRecord<R: ReverseMap> {
     pub(in crate::space) handle: AtomicU32,
     pub(in crate::space) generation: AtomicU32,
     /// The root table, or `Pfn::NONE`.
@@ -103,22 +103,22 @@ pub struct Space<R: ReverseMap> {
     pub(in crate::space) many_active: ManyActiveCpus,
 }
 
-impl<R: ReverseMap> Item for Space<R> {
+impl<R: ReverseMap> Item for SpaceRecord<R> {
     const SITE: Site = Site::Space;
     const SHARE: usize = 16;
     const FIELDS: Fields = &[
         ("name and root", 0),
-        ("active", offset_of!(Space<R>, active)),
-        ("lock", offset_of!(Space<R>, lock)),
-        ("fault lock", offset_of!(Space<R>, fault_lock)),
-        ("limits", offset_of!(Space<R>, limits)),
-        ("account", offset_of!(Space<R>, account)),
-        ("rmap", offset_of!(Space<R>, rmap)),
-        ("many active", offset_of!(Space<R>, many_active)),
+        ("active", offset_of!(SpaceRecord<R>, active)),
+        ("lock", offset_of!(SpaceRecord<R>, lock)),
+        ("fault lock", offset_of!(SpaceRecord<R>, fault_lock)),
+        ("limits", offset_of!(SpaceRecord<R>, limits)),
+        ("account", offset_of!(SpaceRecord<R>, account)),
+        ("rmap", offset_of!(SpaceRecord<R>, rmap)),
+        ("many active", offset_of!(SpaceRecord<R>, many_active)),
     ];
 
     fn vacant() -> Self {
-        Space {
+        SpaceRecord {
             handle: AtomicU32::new(0),
             generation: AtomicU32::new(0),
             root: AtomicU32::new(Pfn::NONE.0),
@@ -154,7 +154,7 @@ impl<R: ReverseMap> Item for Space<R> {
     }
 }
 
-impl<R: ReverseMap> Space<R> {
+impl<R: ReverseMap> SpaceRecord<R> {
     /// Tasks that use the space.
     pub fn users(&self) -> u32 {
         self.users.load(Ordering::Acquire)
@@ -203,7 +203,7 @@ impl<R: ReverseMap> Space<R> {
 /// same memory.
 #[derive(Debug)]
 pub(in crate::space) struct Live<'a, R: ReverseMap> {
-    pub(in crate::space) space: &'a Space<R>,
+    pub(in crate::space) space: &'a SpaceRecord<R>,
     pub(in crate::space) key: u64,
 }
 
@@ -216,9 +216,9 @@ impl<R: ReverseMap> Clone for Live<'_, R> {
 impl<R: ReverseMap> Copy for Live<'_, R> {}
 
 impl<R: ReverseMap> Deref for Live<'_, R> {
-    type Target = Space<R>;
+    type Target = SpaceRecord<R>;
     #[inline]
-    fn deref(&self) -> &Space<R> {
+    fn deref(&self) -> &SpaceRecord<R> {
         self.space
     }
 }
@@ -241,7 +241,7 @@ impl<'a, R: ReverseMap> Live<'a, R> {
 
     /// The space for as long as the manager lives.
     #[inline]
-    pub(in crate::space) fn get(&self) -> &'a Space<R> {
+    pub(in crate::space) fn get(&self) -> &'a SpaceRecord<R> {
         self.space
     }
 }

@@ -25,7 +25,7 @@ fn world<R: ReverseMap>(design: &str) -> (Arc<TestVm<R>>, SpaceId) {
         priority: 0,
     })
     .unwrap();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, BASE, MapRequest::anonymous(PAGES, RW));
     touch(&vm, space, BASE, Access::Write);
     vm.advise(space, Vpn(BASE + 8), PAGES - 8, Advice::DontNeed)

@@ -24,7 +24,7 @@ fn world<F: Format>(design: &str, frames: u32) -> (World<F>, SpaceId) {
         priority: 0,
     };
     vm.swap_on(area).unwrap();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::anonymous(8192, RW).at(Placement::Fixed(Vpn(BASE)));
     vm.map(space, &request).unwrap();
     (vm, space)

@@ -23,7 +23,7 @@ fn folios<R: ReverseMap>(design: &str) -> TestVm<R> {
 
 /// A space with a region of these pages, counted from `BASE`.
 fn with_region<R: ReverseMap>(vm: &TestVm<R>, pages: Range<u64>) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::anonymous(pages.end - pages.start, RW);
     map(vm, space, BASE + pages.start, request);
     space
@@ -136,9 +136,9 @@ fn a_folio_stays_in_its_region_and_off_pages_that_are_there() {
 #[test]
 fn what_is_no_private_memory_has_no_folios() {
     let vm = folios::<Chains>("");
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, BASE, MapRequest::anonymous(32, RW).shared());
-    let file = vm.create_file(1, 32).unwrap();
+    let file = vm.stored_pages(1, 32).unwrap();
     map(&vm, space, BASE + 64, MapRequest::object(file, 0, 32, RW));
     store(&vm, space, 3);
     store(&vm, space, 67);
@@ -166,7 +166,7 @@ fn every_size_is_a_number_of_pages_of_the_format() {
         let machine = TestMachine::with_frames(1, 2048, F::FRAME_SHIFT);
         let design = Design::parse(&format!("folio={size}")).unwrap();
         let vm: Vm<_, F, Family> = Vm::new(machine, design).unwrap();
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let request = MapRequest::anonymous(4096, RW).at(Placement::Fixed(Vpn(4096)));
         vm.map(space, &request).unwrap();
         vm.fault(space, 5000 << F::FRAME_SHIFT, Access::Write)

@@ -35,7 +35,7 @@ fn tight_vm(frames: u32) -> TestVm {
 
 /// A space of a group with a region of private memory.
 fn space_in(vm: &TestVm, group: GroupId) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     vm.set_group(space, group).unwrap();
     map(vm, space, AT, MapRequest::anonymous(1000, RW));
     space
@@ -118,7 +118,7 @@ fn pages_of_objects_are_charged_to_who_brings_them_in() {
         vm.new_group(u64::MAX).unwrap(),
         vm.new_group(u64::MAX).unwrap(),
     );
-    let file = vm.create_file(STORE, 100).unwrap();
+    let file = vm.stored_pages(STORE, 100).unwrap();
     let (reader, mapper) = (space_in(&vm, one), space_in(&vm, other));
     map(
         &vm,
@@ -137,7 +137,7 @@ fn pages_of_objects_are_charged_to_who_brings_them_in() {
     assert_eq!(usage(&vm, one), read + 10);
     touch(&vm, mapper, 9000 + 95, Access::Write);
     assert_eq!(usage(&vm, other), 1, "that was there");
-    let memory = vm.create_shared_memory(10).unwrap();
+    let memory = vm.memory_pages(10).unwrap();
     map(
         &vm,
         mapper,
@@ -159,7 +159,7 @@ fn frames_set_aside_for_a_file_that_grows_are_charged_when_they_become_pages() {
     let vm = vm_with::<Partial>("reclaim=on,groups=on,huge=always", 8192);
     let group = vm.new_group(40).unwrap();
     let (inside, outside) = (space_in(&vm, group), space_in(&vm, GroupId::ROOT));
-    let file = vm.create_shared_memory(0).unwrap();
+    let file = vm.memory_pages(0).unwrap();
     let page = [7; 4096];
     vm.load(inside).unwrap();
     for index in 0..39 {
@@ -195,7 +195,7 @@ fn a_frame_that_goes_back_to_a_growing_file_is_charged_no_more() {
         let vm = vm_with::<Partial>("reclaim=on,groups=on,huge=always", 8192);
         let group = vm.new_group(u64::MAX).unwrap();
         vm.load(space_in(&vm, group)).unwrap();
-        let file = vm.create_shared_memory(0).unwrap();
+        let file = vm.memory_pages(0).unwrap();
         let site = Site::RadixNode;
         vm.memory().inject(Some(FailAt { site, after }));
         let pages = [7; 9 << 12];
@@ -238,7 +238,7 @@ fn files_that_a_group_reads_stay_within_its_limit_with_what_is_read_ahead() {
     for aging in AGINGS {
         let vm = grouping_vm(aging, 2000);
         let group = vm.new_group(40).unwrap();
-        let file = vm.create_file(STORE, 500).unwrap();
+        let file = vm.stored_pages(STORE, 500).unwrap();
         vm.load(space_in(&vm, group)).unwrap();
         let mut byte = [0];
         for index in 0..500 {
@@ -299,7 +299,7 @@ fn what_a_group_cannot_have_is_refused_by_its_name_and_nothing_has_changed() {
     check(&vm, child, 0..20);
     vm.exit(child).unwrap();
     vm.load(inside).unwrap();
-    let memory = vm.create_shared_memory(0).unwrap();
+    let memory = vm.memory_pages(0).unwrap();
     let written = vm.write_at(memory, 0, &[&[1; 4096]]);
     assert_eq!(written, Err(FileError::GroupLimit(small)));
     assert_eq!(vm.size(memory), Some(0));
@@ -399,7 +399,7 @@ fn what_a_group_has_is_the_roots_when_it_ends() {
         let vm = grouping_vm(aging, 1000);
         let group = vm.new_group(300).unwrap();
         let space = space_in(&vm, group);
-        let file = vm.create_file(STORE, 50).unwrap();
+        let file = vm.stored_pages(STORE, 50).unwrap();
         vm.load(space).unwrap();
         let bytes = vec![9; 50 << 12];
         assert_eq!(vm.write_at(file, 0, &[&bytes]), Ok(50 << 12));
@@ -412,7 +412,7 @@ fn what_a_group_has_is_the_roots_when_it_ends() {
         for gone in [vm.end_group(group), vm.set_group(space, group)] {
             assert_eq!(gone, Err(GroupError::NoGroup));
         }
-        assert_eq!(vm.group_stats(group), None);
+        assert_eq!(vm.group_stats(group), Err(GroupError::NoGroup));
         assert_eq!(vm.set_group_limit(group, 9), Err(GroupError::NoGroup));
         let next = vm.new_group(10).unwrap();
         assert_eq!(usage(&vm, next), 0, "in the same place");
@@ -480,7 +480,7 @@ fn there_are_as_many_groups_as_there_are_places() {
     assert!(!groups.contains(&again));
     assert_eq!(vm.end_group(groups[0]), Err(GroupError::NoGroup));
     assert_eq!(vm.end_group(GroupId::ROOT), Err(GroupError::NoGroup));
-    let gone = vm.create_space().unwrap();
+    let gone = vm.begin_space().unwrap();
     vm.exit(gone).unwrap();
     assert_eq!(vm.set_group(gone, again), Err(GroupError::NoSpace));
     assert_eq!(stats(&vm, again).spaces, 0);
@@ -490,7 +490,7 @@ fn there_are_as_many_groups_as_there_are_places() {
 fn a_manager_without_groups_says_so() {
     let vm = vm_with::<Partial>("reclaim=on", 300);
     assert_eq!(vm.new_group(10), Err(GroupError::Off));
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     assert_eq!(vm.set_group(space, GroupId::ROOT), Err(GroupError::Off));
     assert_eq!(vm.group_of(space), Some(GroupId::ROOT));
 }

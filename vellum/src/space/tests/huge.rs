@@ -5,6 +5,7 @@ use super::*;
 use crate::addr::Geometry;
 use crate::frame::{FailAt, Site};
 use crate::rmap::{Family, ReverseMap};
+use crate::space::FileRequest;
 use crate::swap::SwapArea;
 
 const BASE: u64 = 0x10000;
@@ -34,8 +35,8 @@ fn world<R: ReverseMap>(design: &str) -> World<R> {
         priority: 0,
     };
     vm.swap_on(area).unwrap();
-    let object = vm.create_shared_memory(2 * PAGES + 9).unwrap();
-    let space = vm.create_space().unwrap();
+    let object = vm.memory_pages(2 * PAGES + 9).unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::object(object, 0, 2 * PAGES + 9, RW).shared();
     map(&vm, space, BASE, request);
     World { vm, object, space }
@@ -105,7 +106,7 @@ fn locks<R: ReverseMap>(design: &str) {
         let world = world::<R>(&std::format!("{options},{design}"));
         world.use_all();
         let vm = &world.vm;
-        let other = vm.create_space().unwrap();
+        let other = vm.begin_space().unwrap();
         let request = MapRequest::object(world.object, 0, 2 * PAGES, RW).shared();
         map(vm, other, BASE, request);
         for page in [3, PAGES + 100] {
@@ -133,7 +134,7 @@ fn a_leaf_that_is_locked_while_another_is_taken_stays() {
     let World { vm, object, space } = world::<Family>("reclaim=on");
     let vm = Arc::new(vm);
     touch(&vm, space, BASE + 3, Access::Write);
-    let other = vm.create_space().unwrap();
+    let other = vm.begin_space().unwrap();
     let request = MapRequest::object(object, 0, PAGES, RW).shared();
     map(&vm, other, BASE, request);
     touch(&vm, other, BASE + 3, Access::Read);
@@ -193,10 +194,10 @@ fn objects_say_for_themselves_what_the_design_lets_them() {
         ("always", None, true),
     ] {
         let vm = vm_with::<Family>(&std::format!("huge={design}"), 8192);
-        let object = vm.create_shared_memory(PAGES).unwrap();
+        let object = vm.memory_pages(PAGES).unwrap();
         vm.set_huge(object, told).unwrap();
         assert!(!vm.objects.find(object).unwrap().is_file());
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let request = MapRequest::object(object, 0, PAGES, RW).shared();
         map(&vm, space, BASE, request);
         touch(&vm, space, BASE, Access::Read);
@@ -210,8 +211,8 @@ fn objects_say_for_themselves_what_the_design_lets_them() {
 #[test]
 fn what_does_not_lie_as_a_superpage_is_mapped_page_by_page() {
     let vm = vm_with::<Family>("huge=always", 8192);
-    let object = vm.create_shared_memory(2 * PAGES).unwrap();
-    let space = vm.create_space().unwrap();
+    let object = vm.memory_pages(2 * PAGES).unwrap();
+    let space = vm.begin_space().unwrap();
     // Shifted by a page, private, and a part of a range.
     let whole = MapRequest::object(object, 0, 2 * PAGES, RW);
     map(&vm, space, BASE + 1, whole.shared());
@@ -306,10 +307,10 @@ fn single_pages_do_where_something_is_lacking() {
 fn a_mount_counts_the_pages_that_came_of_a_superpage_that_could_not_be() {
     for (limit, has_block) in [(PAGES - 1, true), (4 * PAGES, false)] {
         let vm = vm_with::<Family>("huge=always", 8192);
-        let mount = vm.create_mount(limit).unwrap();
-        let object = vm.create_in(mount).unwrap();
+        let mount = vm.begin_mount(limit).unwrap();
+        let object = vm.begin_file(&FileRequest::in_mount(mount)).unwrap();
         vm.set_size(object, 2 * PAGES * PAGE).unwrap();
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let request = MapRequest::object(object, 0, 2 * PAGES, RW).shared();
         map(&vm, space, BASE, request);
         let (site, after) = (Site::Superpage, 0);
@@ -326,7 +327,7 @@ fn a_mount_counts_the_pages_that_came_of_a_superpage_that_could_not_be() {
 #[test]
 fn an_object_has_no_page_past_its_end() {
     let vm = vm_with::<Family>("huge=within_size", 8192);
-    let object = vm.create_shared_memory(PAGES + 9).unwrap();
+    let object = vm.memory_pages(PAGES + 9).unwrap();
     let cached = || vm.objects.find(object).unwrap().cached();
     vm.write_at(object, (PAGES + 3) * PAGE, &[&[1]]).unwrap();
     assert_eq!(cached(), 1);
@@ -426,7 +427,7 @@ fn parts<R: ReverseMap>(text: &str) {
     );
     vm.audit().unwrap();
     // Advice and moves about parts.
-    let other = vm.create_space().unwrap();
+    let other = vm.begin_space().unwrap();
     let request = MapRequest::object(world.object, 0, 2 * PAGES, RW).shared();
     map(vm, other, BASE, request);
     touch(vm, other, BASE, Access::Write);
@@ -449,7 +450,7 @@ fn cuts<R: ReverseMap>(text: &str) {
     let world = world::<R>(text);
     let (vm, space, object) = (&world.vm, world.space, world.object);
     world.use_all();
-    let other = vm.create_space().unwrap();
+    let other = vm.begin_space().unwrap();
     let request = MapRequest::object(object, 0, 2 * PAGES, RW).shared();
     map(vm, other, BASE + 4 * PAGES, request);
     touch(vm, other, BASE + 4 * PAGES + 1, Access::Write);
@@ -541,8 +542,8 @@ fn formats_without_such_leaves_have_none() {
     let machine = TestMachine::with_frames(2, 4096, 14);
     let design = Design::parse("huge=always").unwrap();
     let vm: Vm<_, Aarch64_16K, Family> = Vm::new(machine, design).unwrap();
-    let object = vm.create_shared_memory(4096).unwrap();
-    let space = vm.create_space().unwrap();
+    let object = vm.memory_pages(4096).unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::object(object, 0, 4096, RW).shared();
     let request = request.at(Placement::Fixed(Vpn(4096)));
     vm.map(space, &request).unwrap();

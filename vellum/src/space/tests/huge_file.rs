@@ -30,15 +30,15 @@ struct World<R: ReverseMap> {
 
 fn world<R: ReverseMap>(design: &str) -> World<R> {
     let vm = vm_with::<R>(&std::format!("filehuge=always,{design}"), 8192);
-    let file = vm.create_file(STORE, LENGTH).unwrap();
+    let file = vm.stored_pages(STORE, LENGTH).unwrap();
     for index in 0..LENGTH {
         let bytes = index.to_le_bytes();
         assert_eq!(vm.write_at(file, index * PAGE, &[&bytes]), Ok(8));
     }
-    vm.sync(file).unwrap();
+    vm.file(file).sync().unwrap();
     vm.release_object(file).unwrap();
-    let file = vm.create_file(STORE, LENGTH).unwrap();
-    let space = vm.create_space().unwrap();
+    let file = vm.stored_pages(STORE, LENGTH).unwrap();
+    let space = vm.begin_space().unwrap();
     World { vm, file, space }
 }
 
@@ -151,16 +151,16 @@ fn files_say_for_themselves_what_the_design_lets_them() {
         ("filehuge=always", None, true),
     ] {
         let vm = vm_with::<Family>(design, 8192);
-        let file = vm.create_file(STORE, PAGES).unwrap();
+        let file = vm.stored_pages(STORE, PAGES).unwrap();
         vm.set_huge(file, told).unwrap();
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let request = MapRequest::object(file, 0, PAGES, Prot::READ);
         map(&vm, space, BASE, request);
         touch(&vm, space, BASE, Access::Read);
         let resident = vm.space_stats(space).unwrap().rss.file;
         assert_eq!(resident == PAGES, expected, "{design}, told {told:?}");
         // Memory that no store is behind has an option of its own.
-        let object = vm.create_shared_memory(PAGES).unwrap();
+        let object = vm.memory_pages(PAGES).unwrap();
         let request = MapRequest::object(object, 0, PAGES, Prot::READ).shared();
         map(&vm, space, BASE + PAGES, request);
         touch(&vm, space, BASE + PAGES, Access::Read);
@@ -173,7 +173,7 @@ fn files_say_for_themselves_what_the_design_lets_them() {
 #[test]
 fn what_an_object_was_told_is_not_for_one_that_takes_its_place() {
     let vm = vm_with::<Family>("filehuge=always", 8192);
-    let make = || vm.create_file(STORE, PAGES).unwrap();
+    let make = || vm.stored_pages(STORE, PAGES).unwrap();
     let read = |file| {
         let mut byte = [0];
         assert_eq!(vm.read_at(file, 0, &mut [&mut byte]), Ok(1));
@@ -284,7 +284,7 @@ fn stores<R: ReverseMap>(text: &str) {
     let world = world::<R>(text);
     let (vm, space) = (&world.vm, world.space);
     world.map(BASE, RW, true);
-    let other = vm.create_space().unwrap();
+    let other = vm.begin_space().unwrap();
     let request = MapRequest::object(world.file, 0, LENGTH, RX);
     map(vm, other, BASE, request);
     for id in [space, other] {
@@ -298,7 +298,7 @@ fn stores<R: ReverseMap>(text: &str) {
     assert!(world.large(space).is_empty());
     assert_eq!(world.large(other), [BASE], "{text}");
     vm.platform().take_written();
-    assert_eq!(vm.sync(world.file), Ok(1), "{text}");
+    assert_eq!(vm.file(world.file).sync(), Ok(1), "{text}");
     // One page was stored to, and one is written.
     assert_eq!(vm.platform().take_written(), [(6, 1)], "{text}");
     vm.exit(other).unwrap();

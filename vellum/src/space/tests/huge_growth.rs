@@ -4,7 +4,7 @@
 use super::*;
 use crate::frame::{FailAt, Site};
 use crate::rmap::Family;
-use crate::space::FileError;
+use crate::space::{FileError, FileRequest};
 
 const BASE: u64 = 0x10000;
 const PAGES: u64 = 512;
@@ -33,7 +33,7 @@ fn byte(vm: &TestVm<Family>, file: ObjectId, page: u64) -> u8 {
 /// Superpages that a mapping of the first two ranges of a file has once it is used.
 fn superpages(vm: &TestVm<Family>, file: ObjectId) -> u64 {
     let before = vm.stats().events.superpage_maps;
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::object(file, 0, 2 * PAGES, RW).shared();
     map(vm, space, BASE, request);
     for page in [5, PAGES + 7] {
@@ -58,8 +58,8 @@ fn a_file_that_grows_page_by_page_has_superpages() {
         ("huge=never", 0, 0),
     ] {
         let vm = vm_of(design);
-        let mount = vm.create_mount(u64::MAX).unwrap();
-        let file = vm.create_in(mount).unwrap();
+        let mount = vm.begin_mount(u64::MAX).unwrap();
+        let file = vm.begin_file(&FileRequest::in_mount(mount)).unwrap();
         for page in 0..2 * PAGES + 9 {
             append(&vm, file, page);
             if page % 300 == 0 {
@@ -83,7 +83,7 @@ fn a_file_that_grows_page_by_page_has_superpages() {
 #[test]
 fn a_length_that_was_given_first_is_enough_within_the_size() {
     let vm = vm_of("huge=within_size");
-    let file = vm.create_shared_memory(2 * PAGES).unwrap();
+    let file = vm.memory_pages(2 * PAGES).unwrap();
     for page in [3, PAGES + 3] {
         let bytes = [7; 10];
         assert_eq!(vm.write_at(file, page * PAGE, &[&bytes]), Ok(10));
@@ -101,7 +101,7 @@ fn objects_say_whether_they_have_superpages_as_they_grow() {
         ("huge=always", Some(false), 0),
     ] {
         let vm = vm_of(design);
-        let file = vm.create_shared_memory(0).unwrap();
+        let file = vm.memory_pages(0).unwrap();
         vm.set_huge(file, told).unwrap();
         (0..PAGES).for_each(|page| append(&vm, file, page));
         assert_eq!(superpages(&vm, file), expected, "{design}, told {told:?}");
@@ -111,13 +111,13 @@ fn objects_say_whether_they_have_superpages_as_they_grow() {
 #[test]
 fn pages_take_their_places_in_any_order_and_whoever_makes_them() {
     let vm = vm_of("huge=always");
-    let file = vm.create_shared_memory(0).unwrap();
+    let file = vm.memory_pages(0).unwrap();
     // The end is in the middle of the range, with holes below it.
     for page in [300, 20, 299, 301] {
         let written = vm.write_at(file, page * PAGE, &[&[byte_of(page); PAGE as usize]]);
         assert_eq!(written, Ok(PAGE as usize));
     }
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::object(file, 0, 302, RW).shared();
     map(&vm, space, BASE, request);
     for page in 0..200 {
@@ -140,7 +140,7 @@ fn pages_take_their_places_in_any_order_and_whoever_makes_them() {
 #[test]
 fn what_a_writer_did_not_fill_goes_back_to_the_run() {
     let vm = vm_of("huge=always");
-    let file = vm.create_shared_memory(0).unwrap();
+    let file = vm.memory_pages(0).unwrap();
     let (mut offset, end) = (0, PAGES * PAGE);
     while offset < end {
         // Room for up to 64 pages is offered, and one is filled.
@@ -160,7 +160,7 @@ fn what_a_writer_did_not_fill_goes_back_to_the_run() {
 #[test]
 fn files_that_grow_by_turns_keep_their_runs() {
     let vm = vm_of("huge=always");
-    let files = [(); 3].map(|()| vm.create_shared_memory(0).unwrap());
+    let files = [(); 3].map(|()| vm.memory_pages(0).unwrap());
     for page in 0..PAGES {
         files.iter().for_each(|&file| append(&vm, file, page));
     }
@@ -171,7 +171,7 @@ fn files_that_grow_by_turns_keep_their_runs() {
 #[test]
 fn a_run_goes_back_when_its_pages_are_cut_and_another_comes() {
     let vm = vm_of("huge=always");
-    let file = vm.create_shared_memory(0).unwrap();
+    let file = vm.memory_pages(0).unwrap();
     let grow = |from, pages| (from..from + pages).for_each(|page| append(&vm, file, page));
     grow(0, PAGES + 10);
     assert!(unused(&vm) > 0);
@@ -199,7 +199,7 @@ fn a_run_goes_back_when_its_pages_are_cut_and_another_comes() {
 #[test]
 fn runs_are_broken_before_memory_runs_out() {
     let vm = vm_of("huge=always");
-    let files = [(); 20].map(|()| vm.create_shared_memory(0).unwrap());
+    let files = [(); 20].map(|()| vm.memory_pages(0).unwrap());
     // Of 8,192 frames there are fewer than 16 runs; each file has one or does without.
     files.iter().for_each(|&file| append(&vm, file, 0));
     let failures = vm.stats().events.superpage_failures;
@@ -241,7 +241,7 @@ fn files_grow_whatever_cannot_be_had() {
     ] {
         for after in 0..5 {
             let vm = vm_of("huge=always");
-            let file = vm.create_shared_memory(0).unwrap();
+            let file = vm.memory_pages(0).unwrap();
             vm.memory().inject(Some(FailAt { site, after }));
             let bytes = [3; PAGE as usize];
             let written = vm.append(file, &[&bytes]);
@@ -312,10 +312,10 @@ fn random_changes_of_growing_files_match_a_model() {
         // Not enough for a run of each.
         let vm = vm_with::<Family>(design, 8192);
         let mut files = [(); 3].map(|()| Modelled {
-            file: vm.create_shared_memory(0).unwrap(),
+            file: vm.memory_pages(0).unwrap(),
             pages: Vec::new(),
         });
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         for (at, model) in (0..).zip(&files) {
             let request = MapRequest::object(model.file, 0, 2 * PAGES, RW).shared();
             map(&vm, space, BASE + at * 4 * PAGES, request);

@@ -8,8 +8,8 @@ use super::*;
 const AT: u64 = 1000;
 
 fn limited<R: crate::rmap::ReverseMap>(vm: &TestVm<R>, limits: Limits) -> SpaceId {
-    let space = vm.create_space().unwrap();
-    assert!(vm.set_limits(space, limits));
+    let space = vm.begin_space().unwrap();
+    vm.set_limits(space, limits).unwrap();
     space
 }
 
@@ -189,7 +189,7 @@ fn limits_that_are_lowered_refuse_what_adds_and_nothing_else() {
     }
     let stack = MapRequest::anonymous(2, RW).growing_down();
     map(&vm, space, AT + 5000, stack);
-    assert!(vm.set_limits(space, of_regions(2)));
+    vm.set_limits(space, of_regions(2)).unwrap();
     // A stack that grows is no further region.
     touch(&vm, space, AT + 4990, Access::Write);
     refused(&vm, space, &[&|| vm.unmap(space, Vpn(AT + 2), 2)]);
@@ -201,7 +201,7 @@ fn limits_that_are_lowered_refuse_what_adds_and_nothing_else() {
         pages: 20,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     vm.remap(space, Vpn(AT), 5, 5, Placement::Fixed(Vpn(AT + 200)))
         .unwrap();
     map(&vm, space, AT + 200, MapRequest::anonymous(5, RW));

@@ -18,7 +18,7 @@ fn filled<R: ReverseMap>(frames: u32) -> (TestVm<R>, SpaceId) {
 }
 
 fn space_with_superpages<R: ReverseMap>(vm: &TestVm<R>) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::anonymous(SUPERPAGES * PAGES, RW);
     map(vm, space, BASE, request);
     for nth in 0..SUPERPAGES {
@@ -118,7 +118,7 @@ fn spare_tables_of_a_block_are_not_believed_to_be_zero() {
     // Spare tables for the child, out of what else has been used.
     let child = vm.fork(space).unwrap();
     assert_eq!(vm.exit(child), Ok(true));
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 0x100, MapRequest::anonymous(256, RW));
     for page in 0x100..0x200 {
         touch(&vm, space, page, Access::Write);

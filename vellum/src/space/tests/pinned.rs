@@ -11,7 +11,7 @@ const STORE: u64 = 3;
 /// A manager with a space whose first page is there.
 fn world(design: &str) -> (TestVm, SpaceId) {
     let vm = vm_with::<Partial>(design, 512);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, PAGE, MapRequest::anonymous(2, RW));
     touch(&vm, space, PAGE, Access::Write);
     (vm, space)
@@ -20,7 +20,7 @@ fn world(design: &str) -> (TestVm, SpaceId) {
 #[test]
 fn calls_that_take_the_lock_of_a_space_are_refused_under_a_pin() {
     let (vm, space) = world("");
-    let object = vm.create_shared_memory(1).unwrap();
+    let object = vm.memory_pages(1).unwrap();
     let file = vm.open(object).unwrap();
     let request = MapRequest::anonymous(1, RW).at(Placement::Fixed(Vpn(PAGE + 8)));
     let pin = vm.pin();
@@ -32,7 +32,7 @@ fn calls_that_take_the_lock_of_a_space_are_refused_under_a_pin() {
     assert_eq!(vm.set_heap_start(space, Vpn(PAGE + 16)), refused);
     assert_eq!(vm.exec(space).map(|_| ()), refused);
     assert_eq!(vm.exit(space).map(|_| ()), refused);
-    assert_eq!(vm.release_object(object), refused);
+    assert_eq!(vm.release_object(object), Err(FileError::Pinned));
     let file = vm.close(file).unwrap_err();
     drop(pin);
     // Nothing has changed.
@@ -47,7 +47,7 @@ fn calls_that_take_the_lock_of_a_space_are_refused_under_a_pin() {
 #[test]
 fn a_store_is_not_asked_under_a_pin() {
     let (vm, space) = world("");
-    let file = vm.create_file(STORE, 1).unwrap();
+    let file = vm.stored_pages(STORE, 1).unwrap();
     map(
         &vm,
         space,
@@ -60,9 +60,9 @@ fn a_store_is_not_asked_under_a_pin() {
     drop(pin);
     assert_eq!(fault(Access::Write), Ok(()));
     let pin = vm.pin();
-    assert_eq!(vm.sync(file), Err(FaultError::Io));
+    assert_eq!(vm.file(file).sync(), Err(FileError::Io));
     drop(pin);
-    assert_eq!(vm.sync(file), Ok(1), "the page has stayed dirty");
+    assert_eq!(vm.file(file).sync(), Ok(1), "the page has stayed dirty");
     vm.exit(space).unwrap();
     vm.release_object(file).unwrap();
     vm.audit().unwrap();
@@ -106,7 +106,7 @@ fn nobody_sleeps_under_a_pin() {
 #[test]
 fn a_space_that_is_loaded_does_not_end() {
     let (vm, space) = world("");
-    assert!(vm.share_space(space));
+    vm.share_space(space).unwrap();
     let tag = vm.load(space).unwrap().tag;
     vm.platform().loaded.store(tag.0, Ordering::Relaxed);
     assert_eq!(vm.exit(space), Ok(false), "another task has it");

@@ -17,8 +17,8 @@ fn a_pinned_page_survives_truncation_and_exit() {
 
 fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
     let vm = vm_with::<R>(design, 1024);
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, 9).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, 9).unwrap();
     map(
         &vm,
         space,
@@ -51,8 +51,8 @@ fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
 #[test]
 fn a_file_page_pinned_for_writing_is_dirty_until_it_is_unpinned_and_written() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, 9).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, 9).unwrap();
     map(
         &vm,
         space,
@@ -60,24 +60,32 @@ fn a_file_page_pinned_for_writing_is_dirty_until_it_is_unpinned_and_written() {
         MapRequest::object(file, 0, 9, RW).shared(),
     );
     touch(&vm, space, 1003, Access::Write);
-    assert_eq!(vm.sync(file), Ok(1));
-    assert_eq!(vm.sync(file), Ok(0));
+    assert_eq!(vm.file(file).sync(), Ok(1));
+    assert_eq!(vm.file(file).sync(), Ok(0));
     let mut frames = [Pfn::NONE];
     vm.pin_pages(space, Vpn(1003), Access::Write, &mut frames)
         .unwrap();
-    assert_eq!(vm.sync(file), Ok(1), "the entry was writable and clean");
-    assert_eq!(vm.sync(file), Ok(1), "the device may have written again");
+    assert_eq!(
+        vm.file(file).sync(),
+        Ok(1),
+        "the entry was writable and clean"
+    );
+    assert_eq!(
+        vm.file(file).sync(),
+        Ok(1),
+        "the device may have written again"
+    );
     // SAFETY: pinned above, and not unpinned since.
     unsafe { vm.unpin(&frames) };
-    assert_eq!(vm.sync(file), Ok(1));
-    assert_eq!(vm.sync(file), Ok(0));
+    assert_eq!(vm.file(file).sync(), Ok(1));
+    assert_eq!(vm.file(file).sync(), Ok(0));
     vm.audit().unwrap();
 }
 
 #[test]
 fn fork_copies_pinned_pages_and_shares_the_others() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(4, RW));
     for page in 1000..1004 {
         touch(&vm, space, page, Access::Write);
@@ -116,7 +124,7 @@ fn a_read_pin_of_a_page_shared_by_fork_shows_nothing_that_the_other_space_stores
     fn either_way<R: crate::rmap::ReverseMap>() {
         for (parent_pins, ends) in [(false, true), (false, false), (true, true), (true, false)] {
             let vm = vm_with::<R>("", 1024);
-            let parent = vm.create_space().unwrap();
+            let parent = vm.begin_space().unwrap();
             map(&vm, parent, 1000, MapRequest::anonymous(1, RW));
             touch(&vm, parent, 1000, Access::Write);
             let child = vm.fork(parent).unwrap();
@@ -154,8 +162,8 @@ fn a_read_pin_of_a_page_shared_by_fork_shows_nothing_that_the_other_space_stores
 fn a_read_pin_stays_what_its_space_sees_when_the_space_stores() {
     fn stays<R: crate::rmap::ReverseMap>() {
         let vm = vm_with::<R>("", 1024);
-        let space = vm.create_space().unwrap();
-        let file = vm.create_file(1, 4).unwrap();
+        let space = vm.begin_space().unwrap();
+        let file = vm.stored_pages(1, 4).unwrap();
         map(&vm, space, 1000, MapRequest::anonymous(2, Prot::READ));
         map(&vm, space, 2000, MapRequest::object(file, 0, 2, Prot::READ));
         map(&vm, space, 3000, MapRequest::anonymous(1, RW));
@@ -200,8 +208,8 @@ fn a_read_pin_stays_what_its_space_sees_when_the_space_stores() {
 fn a_page_unpinned_while_it_is_written_back_is_still_dirty() {
     run_on(0);
     let vm: Arc<TestVm> = Arc::new(vm());
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, 9).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, 9).unwrap();
     map(
         &vm,
         space,
@@ -219,9 +227,13 @@ fn a_page_unpinned_while_it_is_written_back_is_still_dirty() {
         }
     };
     *vm.platform().on_write.lock().unwrap() = Some(Box::new(unpin));
-    assert_eq!(vm.sync(file), Ok(1));
-    assert_eq!(vm.sync(file), Ok(1), "what the device stored meanwhile");
-    assert_eq!(vm.sync(file), Ok(0));
+    assert_eq!(vm.file(file).sync(), Ok(1));
+    assert_eq!(
+        vm.file(file).sync(),
+        Ok(1),
+        "what the device stored meanwhile"
+    );
+    assert_eq!(vm.file(file).sync(), Ok(0));
     *vm.platform().on_write.lock().unwrap() = None;
     vm.audit().unwrap();
 }
@@ -230,7 +242,7 @@ fn a_page_unpinned_while_it_is_written_back_is_still_dirty() {
 #[test]
 fn a_pinned_page_stays_while_reclaim_looks_at_it() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(4, RW));
     touch(&vm, space, 1001, Access::Write);
     vm.protect(space, Vpn(1000), 4, Prot::READ).unwrap();

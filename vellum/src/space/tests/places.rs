@@ -44,8 +44,8 @@ impl<F: Format> World<F> {
         let machine = TestMachine::with_frames(2, 256, F::FRAME_SHIFT);
         let design = Design::parse("superpage=eager,folio=64k").unwrap();
         let vm = Vm::new(machine, design).unwrap();
-        let space = vm.create_space().unwrap();
-        let file = vm.create_file(1, 8).unwrap();
+        let space = vm.begin_space().unwrap();
+        let file = vm.stored_pages(1, 8).unwrap();
         let mut world = World {
             vm,
             space,
@@ -78,7 +78,7 @@ impl<F: Format> World<F> {
             report: vm.audit().unwrap(),
             stats: vm.space_stats(space),
             heap: vm.heap(space),
-            length: vm.object_pages(self.file),
+            length: vm.size(self.file),
         }
     }
 
@@ -186,7 +186,7 @@ fn check_ranges<F: Format>() {
             start: first,
             end: Vpn(start.saturating_add(pages)),
         };
-        world.refuses("is_accessible", range, range.is_empty(), |vm, id| {
+        world.refuses("is_accessible", range, Ok(range.is_empty()), |vm, id| {
             vm.is_accessible(id, range, Access::Read)
         });
     }
@@ -277,7 +277,7 @@ fn check_last_page<F: Format>() {
     let World { vm, space, .. } = World::<F>::new();
     let last = Vpn(F::USER_END.0 - 1);
     let range = PageRange::new(last, 1);
-    assert!(vm.is_accessible(space, range, Access::Write));
+    assert_eq!(vm.is_accessible(space, range, Access::Write), Ok(true));
     assert_eq!(
         vm.region_at(space, last).map(|found| found.range),
         Some(range)

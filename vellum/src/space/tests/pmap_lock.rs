@@ -11,7 +11,7 @@ const PAGES: [u64; 2] = [4 << 9, 5 << 9];
 fn made(design: &str) -> (TestVm<Pv>, [SpaceId; 2]) {
     let vm = vm_with::<Pv>(design, 4096);
     let spaces = [(); 2].map(|()| {
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         for page in PAGES {
             map(&vm, space, page, MapRequest::anonymous(1, RW));
             touch(&vm, space, page, Access::Write);
@@ -116,6 +116,6 @@ fn a_space_without_reverse_mapping_of_its_own_has_no_lock_for_all_tables() {
     vm.exit(one).unwrap();
     assert!(!has(vm.tables_lock(ended)));
     let other: TestVm = vm_with("rmap=family,pmaplock=space", 2048);
-    let space = other.create_space().unwrap();
+    let space = other.begin_space().unwrap();
     assert!(!has(other.tables_lock(other.find_space(space).unwrap())));
 }

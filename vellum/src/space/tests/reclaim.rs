@@ -71,7 +71,7 @@ fn check<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64, turn: u64) {
 }
 
 fn map_file<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, pages: u64) -> (SpaceId, Vpn) {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::object(file, 0, pages, RW).shared();
     let start = Vpn(0x4000);
     vm.map(space, &request.at(Placement::Fixed(start))).unwrap();
@@ -102,7 +102,7 @@ fn is_cached<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64) -> bool 
 
 fn a_file_of_ten_times_memory_is_written_and_read(options: &str) {
     let vm: TestVm<Partial> = vm_of(options, 200);
-    let file = vm.create_file(STORE, 0).unwrap();
+    let file = vm.stored_pages(STORE, 0).unwrap();
     for turn in 0..2 {
         for index in 0..2000 {
             write(&vm, file, index, turn);
@@ -123,7 +123,7 @@ fn a_file_of_ten_times_memory_is_written_and_read(options: &str) {
 #[test]
 fn without_reclaim_a_full_memory_is_an_error() {
     let vm: TestVm<Partial> = vm_of("", 200);
-    let file = vm.create_file(STORE, 2000).unwrap();
+    let file = vm.stored_pages(STORE, 2000).unwrap();
     let mut data = vec![0; 2000 * PAGE as usize];
     let read = vm.read_at(file, 0, &mut [&mut data]).unwrap();
     assert!(read < data.len());
@@ -133,7 +133,7 @@ fn without_reclaim_a_full_memory_is_an_error() {
 
 fn what_mappings_stored_is_in_the_store_before_the_page_leaves(options: &str) {
     let vm: TestVm<Partial> = vm_of(options, 200);
-    let file = vm.create_file(STORE, 50).unwrap();
+    let file = vm.stored_pages(STORE, 50).unwrap();
     let (space, start) = map_file(&vm, file, 50);
     for index in 0..50 {
         let frame = fault(&vm, space, start.offset(index), Access::Write);
@@ -153,7 +153,7 @@ fn what_mappings_stored_is_in_the_store_before_the_page_leaves(options: &str) {
 
 fn a_pinned_page_stays(options: &str) {
     let vm: TestVm<Partial> = vm_of(options, 200);
-    let file = vm.create_file(STORE, 2).unwrap();
+    let file = vm.stored_pages(STORE, 2).unwrap();
     let (space, start) = map_file(&vm, file, 2);
     let mut frames = [Pfn::NONE];
     vm.pin_pages(space, start, Access::Write, &mut frames)
@@ -172,7 +172,7 @@ fn a_pinned_page_stays(options: &str) {
 
 fn a_page_that_its_store_refuses_stays_and_leaves_later(options: &str) {
     let vm: TestVm<Partial> = vm_of(options, 200);
-    let file = vm.create_file(STORE, 3).unwrap();
+    let file = vm.stored_pages(STORE, 3).unwrap();
     for index in 0..3 {
         write(&vm, file, index, 0);
     }
@@ -190,11 +190,11 @@ fn a_page_that_its_store_refuses_stays_and_leaves_later(options: &str) {
 
 fn memory_without_pages_that_can_leave_is_an_error_and_goes_on_afterwards(options: &str) {
     let vm: TestVm<Partial> = vm_of(options, 200);
-    let file = vm.create_file(STORE, 100).unwrap();
+    let file = vm.stored_pages(STORE, 100).unwrap();
     for index in 0..100 {
         write(&vm, file, index, 0);
     }
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::anonymous(400, RW);
     let start = vm.map(space, &request).unwrap();
     vm.platform().broken_store.store(true, Ordering::Relaxed);
@@ -215,8 +215,8 @@ fn memory_without_pages_that_can_leave_is_an_error_and_goes_on_afterwards(option
 
 fn a_stream_leaves_the_working_set_alone(options: &str) {
     let vm: TestVm<Partial> = vm_of(options, 400);
-    let set = vm.create_file(STORE, 100).unwrap();
-    let stream = vm.create_file(STORE + 1, 4000).unwrap();
+    let set = vm.stored_pages(STORE, 100).unwrap();
+    let stream = vm.stored_pages(STORE + 1, 4000).unwrap();
     let mut buffer = vec![0; PAGE as usize];
     let mut read = |file, index| vm.read_at(file, index * PAGE, &mut [&mut buffer]).unwrap();
     for _ in 0..3 {
@@ -238,7 +238,7 @@ fn a_stream_leaves_the_working_set_alone(options: &str) {
 #[test]
 fn a_page_that_comes_back_soon_becomes_active() {
     let vm = vm(400);
-    let file = vm.create_file(STORE, 1000).unwrap();
+    let file = vm.stored_pages(STORE, 1000).unwrap();
     for index in 0..200 {
         check_zero(&vm, file, index);
     }
@@ -267,7 +267,7 @@ fn check_zero<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64) {
 
 fn the_task_of_a_node_reclaims_up_to_the_high_watermark(options: &str) {
     let vm: TestVm<Partial> = vm_of(options, 4000);
-    let file = vm.create_file(STORE, 8000).unwrap();
+    let file = vm.stored_pages(STORE, 8000).unwrap();
     let mut index = 0;
     while vm.platform().reclaim_wakes.load(Ordering::Relaxed) == 0 {
         check_zero(&vm, file, index);
@@ -325,10 +325,10 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
     let mut rng = Rng::new(20);
     let mut vm: TestVm<R> = vm_of(options, FRAMES);
     let file = match is_file {
-        true => vm.create_file(STORE, PAGES).unwrap(),
+        true => vm.stored_pages(STORE, PAGES).unwrap(),
         false => {
             vm.swap_on(SWAP).unwrap();
-            vm.create_shared_memory(PAGES).unwrap()
+            vm.memory_pages(PAGES).unwrap()
         }
     };
     let mut model = vec![0u8; PAGES as usize];
@@ -377,7 +377,7 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
             }
             95 => _ = vm.reclaim_pages(40),
             96 => _ = vm.write_back(file, 20).unwrap(),
-            97 => _ = vm.sync(file).unwrap(),
+            97 => _ = vm.file(file).sync().unwrap(),
             _ => {}
         }
         if step % 1000 == 0 {
@@ -443,7 +443,7 @@ fn private_world<R: ReverseMap>(pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
 fn private_world_of<R: ReverseMap>(options: &str, pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
     let mut vm: TestVm<R> = vm_of(options, 300);
     vm.swap_on(SWAP).unwrap();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let start = Vpn(0x4000);
     let request = MapRequest::anonymous(pages, RW).at(Placement::Fixed(start));
     vm.map(space, &request).unwrap();
@@ -455,7 +455,7 @@ fn private_world_of<R: ReverseMap>(options: &str, pages: u64) -> (TestVm<R>, Spa
 fn private_pages_come_back_as_they_were<R: ReverseMap>(options: &str) {
     const PAGES: u64 = 1200;
     let (vm, first, start) = private_world_of::<R>(options, PAGES);
-    let file = vm.create_file(STORE, 0).unwrap();
+    let file = vm.stored_pages(STORE, 0).unwrap();
     let mut rng = Rng::new(21);
     let mut spaces = vec![(first, vec![0u8; PAGES as usize])];
     let look = |space: SpaceId, index: u64, byte: u8| {
@@ -521,7 +521,7 @@ crate::every_rmap! { [random_private_sequences] }
 fn swappiness_says_how_much_of_what_leaves_is_private() {
     for (swappiness, expected) in [(0, 0..1), (100, 60..140), (200, 190..201)] {
         let (vm, space, start) = private_world::<Partial>(100);
-        let file = vm.create_file(STORE, 100).unwrap();
+        let file = vm.stored_pages(STORE, 100).unwrap();
         vm.set_swappiness(swappiness);
         for index in 0..100 {
             check_zero(&vm, file, index);

@@ -11,7 +11,7 @@ fn limits_of(vm: &TestVm, space: SpaceId) -> Limits {
 #[test]
 fn a_new_program_has_the_limits_of_the_old_one() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let limits = Limits {
         pages: 7,
         regions: 3,
@@ -19,7 +19,7 @@ fn a_new_program_has_the_limits_of_the_old_one() {
         stack_gap_pages: 2,
         locked_pages: 1,
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     let new = vm.exec(space).unwrap();
     assert_eq!(limits_of(&vm, new), limits);
     let anywhere = MapRequest::anonymous(8, RW);
@@ -36,8 +36,8 @@ fn allowed<F: Format>(asked: Prot) -> (Prot, [[bool; 3]; 2]) {
     run_on(0);
     let machine = TestMachine::with_frames(1, 256, F::FRAME_SHIFT);
     let vm: Vm<TestMachine, F, Partial> = Vm::new(machine, Design::default()).unwrap();
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, 8).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, 8).unwrap();
     let request = MapRequest::object(file, 0, 8, asked);
     let start = vm.map(space, &request).unwrap();
     let kinds = [Access::Read, Access::Write, Access::Execute];
@@ -86,7 +86,7 @@ fn rights_that_hardware_cannot_withhold_are_given_in_memory_or_not() {
 #[test]
 fn protection_gives_what_hardware_cannot_withhold() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 100, MapRequest::anonymous(2, RW));
     touch(&vm, space, 100, Access::Write);
     vm.protect(space, Vpn(100), 2, Prot::WRITE).unwrap();
@@ -100,7 +100,7 @@ fn protection_gives_what_hardware_cannot_withhold() {
 #[test]
 fn a_hint_that_cannot_be_followed_is_anywhere() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let hint = |pages, page| {
         let request = MapRequest::anonymous(pages, RW).at(Placement::Hint(Vpn(page)));
         vm.map(space, &request)
@@ -127,8 +127,8 @@ fn a_hint_that_cannot_be_followed_is_anywhere() {
 #[test]
 fn nothing_but_private_zeroes_grows_down() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, 8).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, 8).unwrap();
     let before = vm.audit().unwrap();
     let zeroes = MapRequest::anonymous(2, RW);
     let pages = MapRequest::object(file, 0, 2, RW);
@@ -145,7 +145,7 @@ fn nothing_but_private_zeroes_grows_down() {
 #[test]
 fn what_regions_become_is_not_asked_for() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let advised = Traits::NONE.with_folio(Some(2));
     let before = vm.audit().unwrap();
     for traits in [Traits::HEAP, Traits::HAS_PRIVATE, advised] {
@@ -165,8 +165,8 @@ fn what_regions_become_is_not_asked_for() {
 #[test]
 fn pages_of_objects_are_not_given_up_by_advice() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, 8).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, 8).unwrap();
     map(&vm, space, 100, MapRequest::anonymous(2, RW));
     map(&vm, space, 102, MapRequest::object(file, 0, 2, RW));
     map(&vm, space, 104, MapRequest::anonymous(2, RW).shared());
@@ -188,7 +188,7 @@ fn the_page_below_the_hole_in_the_addresses_cannot_be_mapped() {
         run_on(0);
         let machine = TestMachine::with_frames(1, 256, F::FRAME_SHIFT);
         let vm: Vm<TestMachine, F, Partial> = Vm::new(machine, Design::default()).unwrap();
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let last = hole - 1;
         for (start, pages) in [(last, 1), (last - 1, 2)] {
             for placement in [
@@ -224,9 +224,9 @@ fn the_page_below_the_hole_in_the_addresses_cannot_be_mapped() {
 #[test]
 fn what_is_faulted_in_ahead_is_not_dirty_unless_somebody_stores_to_it() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
-    let file = vm.create_file(1, 8).unwrap();
-    let memory = vm.create_shared_memory(8).unwrap();
+    let space = vm.begin_space().unwrap();
+    let file = vm.stored_pages(1, 8).unwrap();
+    let memory = vm.memory_pages(8).unwrap();
     map(&vm, space, 100, MapRequest::object(file, 0, 8, RW).shared());
     map(
         &vm,
@@ -246,9 +246,9 @@ fn what_is_faulted_in_ahead_is_not_dirty_unless_somebody_stores_to_it() {
         (16, 8),
         "private memory is copied now"
     );
-    assert_eq!(vm.sync(file), Ok(0), "nobody has stored to the file");
+    assert_eq!(vm.file(file).sync(), Ok(0), "nobody has stored to the file");
     touch(&vm, space, 103, Access::Write);
-    assert_eq!(vm.sync(file), Ok(1));
+    assert_eq!(vm.file(file).sync(), Ok(1));
     let hole = vm.populate(space, Vpn(139), 2);
     assert_eq!(hole, Err(FaultError::NoRegion));
     vm.audit().unwrap();
@@ -257,7 +257,7 @@ fn what_is_faulted_in_ahead_is_not_dirty_unless_somebody_stores_to_it() {
 #[test]
 fn faulting_in_ahead_extends_a_stack() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(
         &vm,
         space,

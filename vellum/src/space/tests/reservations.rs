@@ -15,7 +15,7 @@ fn reserving<R: ReverseMap>(design: &str, frames: u32) -> TestVm<R> {
 
 /// A space with a region around one range of a superpage's size.
 fn one_range<R: ReverseMap>(vm: &TestVm<R>) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(vm, space, BASE - 40, MapRequest::anonymous(PAGES + 80, RW));
     space
 }
@@ -260,7 +260,7 @@ fn moving_pages_away_or_dropping_them_ends_the_reservation() {
 fn the_oldest_reservations_are_broken_when_memory_is_used_up() {
     for lists in ["framelists=runs", "framelists=linked"] {
         let vm = reserving::<Family>(lists, 4096);
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         map(&vm, space, BASE, MapRequest::anonymous(8 * PAGES, RW));
         let mut ranges = Vec::new();
         for range in 0..8 {
@@ -329,7 +329,7 @@ fn a_broken_run_keeps_the_pages_that_were_taken_and_no_frame_is_given_out_twice(
 fn a_run_of_the_page_cache_does_not_wait_for_reservations() {
     // Where there is no run, single pages do, and no reservation is broken for it.
     let vm = reserving::<Chains>("", 1500);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, BASE, MapRequest::anonymous(8 * PAGES, RW));
     for range in 0..8 {
         touch(&vm, space, BASE + range * PAGES, Access::Write);
@@ -475,7 +475,7 @@ fn pages_that_fork_shares_or_that_are_pinned_are_not_given_one_record() {
 #[test]
 fn frames_that_begin_elsewhere_than_a_superpage_are_not_promoted() {
     let vm = reserving::<Family>("", 8192);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, BASE, MapRequest::anonymous(2 * PAGES, RW));
     store_to(&vm, space, 0..2 * PAGES);
     assert_eq!(leaf_count(&vm, space), 2);
@@ -541,7 +541,7 @@ fn without_a_table_to_keep_nothing_is_promoted_and_nothing_else_fails() {
 #[test]
 fn a_range_that_one_region_does_not_hold_is_not_set_aside() {
     let vm = reserving::<Family>("", 8192);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, BASE, MapRequest::anonymous(PAGES - 1, RW));
     let shared = MapRequest {
         traits: Traits::SHARED,

@@ -24,7 +24,7 @@ fn take_all_but(vm: &TestVm<Pv>, left: usize) -> Vec<OwnedBlock<'_, TestMachine>
 
 /// A space that has stored to the first `pages` pages of the object, and nothing else.
 fn user(vm: &TestVm<Pv>, object: ObjectId, pages: u64) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(
         vm,
         space,
@@ -40,7 +40,7 @@ fn user(vm: &TestVm<Pv>, object: ObjectId, pages: u64) -> SpaceId {
 #[test]
 fn entries_of_locked_ranges_make_no_room() {
     let vm = vm_with::<Pv>("rmap=pv,faultaround=1", 1024);
-    let object = vm.create_shared_memory(PAGES).unwrap();
+    let object = vm.memory_pages(PAGES).unwrap();
     let first = user(&vm, object, 160);
     let second = user(&vm, object, PAGES);
     let third = user(&vm, object, 168);
@@ -67,7 +67,7 @@ fn entries_of_another_space_make_room_for_a_chunk() {
     for order in ["domain", "global", "pmap"] {
         let design = std::format!("rmap=pv,faultaround=1,pvlru={order}");
         let vm = vm_with::<Pv>(&design, 1024);
-        let object = vm.create_shared_memory(PAGES).unwrap();
+        let object = vm.memory_pages(PAGES).unwrap();
         let first = user(&vm, object, 160);
         let second = user(&vm, object, PAGES);
         let third = user(&vm, object, 168);
@@ -105,7 +105,7 @@ fn entries_of_another_space_make_room_for_a_chunk() {
 #[test]
 fn a_page_whose_entry_is_taken_back_stays_dirty() {
     let vm = vm_with::<Pv>("rmap=pv,faultaround=1", 1024);
-    let object = vm.create_file(7, PAGES).unwrap();
+    let object = vm.stored_pages(7, PAGES).unwrap();
     let first = user(&vm, object, 1);
     let frame = vm.translate(first, Vpn(AT)).unwrap().0;
     let second = user(&vm, object, 168);
@@ -123,7 +123,7 @@ fn a_page_whose_entry_is_taken_back_stays_dirty() {
     drop(pin);
     touch(&vm, second, third, Access::Write);
     assert_eq!(
-        vm.sync(object),
+        vm.file(object).sync(),
         Ok(169),
         "every page that was stored to is written"
     );
@@ -137,7 +137,7 @@ fn a_page_whose_entry_is_taken_back_stays_dirty() {
 #[test]
 fn private_pages_are_not_taken_back() {
     let vm = vm_with::<Pv>("rmap=pv,faultaround=1", 1024);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, AT, MapRequest::anonymous(300, RW));
     for page in 0..168 {
         touch(&vm, space, AT + page, Access::Write);

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::vec::Vec;
 
 /// From the ground up.
-const ROOMS: [&str; 8] = [
-    "state", "locks", "path", "regions", "large", "files", "leaving", "life",
+const ROOMS: [&str; 9] = [
+    "state", "locks", "path", "regions", "large", "files", "leaving", "life", "handle",
 ];
 
 /// The names that follow `crate::space::` in the code of a text.

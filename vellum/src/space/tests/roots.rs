@@ -20,7 +20,7 @@ fn roots_have_a_kernel_half_from_before_they_are_loaded_until_they_end() {
         let vm: TestVm = Vm::new(machine, design).unwrap();
         let roots = || vm.platform().roots.load(Ordering::Relaxed);
         for round in 1..4 {
-            let parent = vm.create_space().unwrap();
+            let parent = vm.begin_space().unwrap();
             // The last page that programs can map is beside the kernel's half.
             let last = X86_64::USER_END.0 - 1;
             for page in [0x100, last] {
@@ -55,6 +55,6 @@ fn a_root_that_cannot_be_made_gets_no_kernel_half() {
     let vm: TestVm = Vm::new(machine, Design::default()).unwrap();
     let site = Site::RootTable;
     vm.memory().inject(Some(FailAt { site, after: 0 }));
-    assert_eq!(vm.create_space(), Err(MapError::OutOfMemory));
+    assert_eq!(vm.begin_space(), Err(MapError::OutOfMemory));
     assert_eq!(vm.platform().roots.load(Ordering::Relaxed), 0);
 }

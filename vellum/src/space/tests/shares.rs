@@ -45,7 +45,7 @@ fn a_sparse_object_takes_a_part_of_the_nodes_and_leaves_others_theirs() {
     let vm = Arc::new(machine::<Partial>("reclaim=on"));
     let named = watch(&vm, |_, _| Rescue::Fail);
     let before = kept(&vm);
-    let hog = vm.create_shared_memory(0).unwrap();
+    let hog = vm.memory_pages(0).unwrap();
     let stored = spread(&vm, hog, 15_000);
     assert!((300..600).contains(&stored), "{stored}");
     // A fifth of an eighth.
@@ -53,7 +53,7 @@ fn a_sparse_object_takes_a_part_of_the_nodes_and_leaves_others_theirs() {
     assert!(taken <= u64::from(FRAMES) / 40 + 16, "{taken}");
     // What is there can be stored to, and others have their share: each four fifths of the last.
     assert_eq!(vm.write_at(hog, 0, &[b"y"]), Ok(1));
-    let others = [(); 3].map(|()| vm.create_shared_memory(0).unwrap());
+    let others = [(); 3].map(|()| vm.memory_pages(0).unwrap());
     let mut last = stored;
     for other in others {
         let stored = spread(&vm, other, 15_000);
@@ -63,7 +63,7 @@ fn a_sparse_object_takes_a_part_of_the_nodes_and_leaves_others_theirs() {
         );
         last = stored;
     }
-    let small = vm.create_shared_memory(0).unwrap();
+    let small = vm.memory_pages(0).unwrap();
     assert_eq!(vm.write_at(small, 5 << 12, &[&[1; 8 << 12]]), Ok(8 << 12));
     assert_eq!(named.lock().unwrap().len(), 0, "nobody's end would help");
     for object in others.into_iter().chain([hog, small]) {
@@ -93,7 +93,7 @@ fn spaces_with_many_regions_leave_others_theirs() {
     let mut spaces = Vec::new();
     let mut last = None;
     for _ in 0..5 {
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         spaces.push(space);
         let mapped = scatter(&vm, space, 16_382);
         let last = last.replace(mapped).unwrap_or(mapped * 5 / 4);
@@ -103,7 +103,7 @@ fn spaces_with_many_regions_leave_others_theirs() {
         );
     }
     // Whoever comes then can map and store as ever.
-    let other = vm.create_space().unwrap();
+    let other = vm.begin_space().unwrap();
     assert_eq!(scatter(&vm, other, 500), 500);
     for nth in 0..500 {
         touch(&vm, other, 1000 + 2 * nth, Access::Write);
@@ -115,7 +115,7 @@ fn spaces_with_many_regions_leave_others_theirs() {
         vm.exit(space).unwrap();
     }
     // The rest of the machine is for whoever comes.
-    let big = vm.create_space().unwrap();
+    let big = vm.begin_space().unwrap();
     map(&vm, big, 1000, MapRequest::anonymous(3000, RW));
     for page in 0..u64::from(FRAMES) * 2 / 3 {
         touch(&vm, big, 1000 + page, Access::Write);
@@ -127,11 +127,11 @@ fn spaces_with_many_regions_leave_others_theirs() {
 #[test]
 fn a_space_in_tracts_has_no_more_than_one_that_is_whole() {
     let vm = machine::<Partial>("");
-    let whole = vm.create_space().unwrap();
+    let whole = vm.begin_space().unwrap();
     let most = scatter(&vm, whole, 16_382);
     assert!(most < 16_382, "{most}");
     vm.exit(whole).unwrap();
-    let parted = vm.create_space().unwrap();
+    let parted = vm.begin_space().unwrap();
     assert_eq!(vm.divide_space(parted, Vpn(1000 + most)), Ok(true));
     let mapped = scatter(&vm, parted, 16_382);
     assert!(mapped <= most + 256, "{mapped} of {most}");
@@ -140,7 +140,7 @@ fn a_space_in_tracts_has_no_more_than_one_that_is_whole() {
 #[test]
 fn a_space_with_many_regions_is_named() {
     let vm = vm_with::<Partial>("", FRAMES);
-    let [many, big] = [(); 2].map(|()| vm.create_space().unwrap());
+    let [many, big] = [(); 2].map(|()| vm.begin_space().unwrap());
     assert_eq!(scatter(&vm, many, 2000), 2000);
     map(&vm, big, 1000, MapRequest::anonymous(40, RW));
     for page in 0..40 {
@@ -155,13 +155,13 @@ fn a_space_with_many_regions_is_named() {
 fn pages_of_a_sparse_file_make_room_for_others_of_it_and_private_pages_stay() {
     let vm = machine::<Partial>("reclaim=on");
     vm.set_swappiness(200);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(300, RW));
     for page in 0..300 {
         touch(&vm, space, 1000 + page, Access::Write);
     }
     let pages = 6000;
-    let file = vm.create_file(9, pages * FAR).unwrap();
+    let file = vm.stored_pages(9, pages * FAR).unwrap();
     for page in 0..pages {
         let mut bytes = [0; 1];
         let read = vm.read_at(file, (page * FAR) << 12, &mut [&mut bytes]);

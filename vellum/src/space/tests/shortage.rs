@@ -18,7 +18,7 @@ fn each_fails<R: ReverseMap>(
 ) {
     for after in 0.. {
         let vm = vm_with::<R>("", 1024);
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         map(&vm, space, PAGE - 3, MapRequest::anonymous(7, RW));
         touch(&vm, space, PAGE - 3, Access::Write);
         vm.memory().inject(Some(FailAt { site, after }));
@@ -81,7 +81,7 @@ fn whoever_runs_out_of_memory_waits_for_what_only_waits_for_its_epoch() {
         while !is_pinned.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
-        let parent = vm.create_space().unwrap();
+        let parent = vm.begin_space().unwrap();
         map(&vm, parent, PAGE, MapRequest::anonymous(1, RW));
         touch(&vm, parent, PAGE, Access::Write);
         let mut failed = None;
@@ -108,7 +108,7 @@ fn a_fault_sleeps_beside_somebody_who_unmaps_its_region() {
     machine.alone = Some(crate::testing::Tasks::default());
     let vm: TestVm = Vm::new(machine, Design::parse("").unwrap()).unwrap();
     let machine = vm.platform();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, PAGE, MapRequest::anonymous(1, RW));
     // Two CPUs have it.
     for cpu in [1, 0] {

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_region_that_ended_holds_no_page() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 0x100, MapRequest::anonymous(4, RW));
     touch(&vm, space, 0x101, Access::Write);
     let handle = vm.region_from(vm.find_space(space).unwrap(), Vpn(0x100));
@@ -18,7 +18,7 @@ fn a_region_that_ended_holds_no_page() {
 #[test]
 fn a_space_that_ended_has_no_tables() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let handle = vm.find_space(space).unwrap().handle();
     assert_ne!(vm.live_at(handle).root(), Pfn::NONE);
     assert_eq!(vm.exit(space), Ok(true));

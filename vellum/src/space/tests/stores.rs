@@ -11,7 +11,7 @@ fn frame(vm: &TestVm, space: SpaceId, page: u64) -> Pfn {
 #[test]
 fn a_pinned_page_that_nobody_shares_is_stored_to_where_it_is() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(1, RW));
     let mut pinned = [Pfn::NONE];
     vm.pin_pages(space, Vpn(1000), Access::Write, &mut pinned)
@@ -31,12 +31,12 @@ fn a_pinned_page_that_nobody_shares_is_stored_to_where_it_is() {
 #[test]
 fn a_child_may_have_as_much_as_its_parent() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let limits = Limits {
         regions: 1,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(1, RW));
     let child = vm.fork(space).unwrap();
     let more = MapRequest::anonymous(1, Prot::READ).at(Placement::FixedFree(Vpn(2000)));
@@ -50,7 +50,7 @@ fn a_child_may_have_as_much_as_its_parent() {
 #[test]
 fn a_page_pinned_before_it_is_stored_to_is_the_one_stored_to() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(2, RW));
     for page in [1000, 1001] {
         if page == 1001 {
@@ -71,7 +71,7 @@ fn a_page_pinned_before_it_is_stored_to_is_the_one_stored_to() {
 #[test]
 fn pins_that_fail_leave_none_behind() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(2, RW));
     let mut pinned = [Pfn::NONE; 3];
     let error = vm.pin_pages(space, Vpn(1000), Access::Write, &mut pinned);
@@ -89,8 +89,8 @@ fn pins_that_fail_leave_none_behind() {
 fn a_range_in_more_pieces_than_are_gathered_at_once_is_unmapped_whole() {
     const PAGES: u64 = 700;
     let vm = vm();
-    let space = vm.create_space().unwrap();
-    assert!(vm.share_space(space));
+    let space = vm.begin_space().unwrap();
+    vm.share_space(space).unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(PAGES, RW));
     // Neighbours in the range are no neighbours in memory.
     for first in 0..7 {
@@ -110,11 +110,11 @@ fn a_range_in_more_pieces_than_are_gathered_at_once_is_unmapped_whole() {
 #[test]
 fn an_object_ends_with_the_last_of_its_mappings_touched_or_not_joined_or_not() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     for touched in [false, true] {
         // The places are mapped in this order; neighbours become one region.
         for order in [&[0][..], &[0, 1], &[1, 0], &[0, 2, 1], &[2, 0, 1]] {
-            let object = vm.create_shared_memory(9).unwrap();
+            let object = vm.memory_pages(9).unwrap();
             for &place in order {
                 let request = MapRequest::object(object, 3 * place, 3, RW).shared();
                 map(&vm, space, 1000 + 3 * place, request);
@@ -135,7 +135,7 @@ fn an_object_ends_with_the_last_of_its_mappings_touched_or_not_joined_or_not() {
 #[test]
 fn a_fault_enters_no_region_of_the_space_that_was_loaded_before() {
     let vm = vm();
-    let [first, second] = [(); 2].map(|()| vm.create_space().unwrap());
+    let [first, second] = [(); 2].map(|()| vm.begin_space().unwrap());
     map(&vm, first, 1000, MapRequest::anonymous(9, RW));
     touch(&vm, first, 1003, Access::Write);
     let fault = vm.fault(second, 1003 << 12, Access::Write);

@@ -44,7 +44,7 @@ with_each_design! {
 
 /// A space with `pages` private pages, each full of its number.
 fn filled<R: ReverseMap>(vm: &TestVm<R>, pages: u64) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(vm, space, AT, MapRequest::anonymous(pages, RW));
     for page in 0..pages {
         write(vm, space, AT + page, page as u8 + 1);
@@ -327,8 +327,8 @@ fn read_fails<R: ReverseMap>(design: &str) {
 
 fn truncated<R: ReverseMap>(design: &str) {
     let vm = swapping_vm::<R>(design);
-    let file = vm.create_file(1, 9).unwrap();
-    let space = vm.create_space().unwrap();
+    let file = vm.stored_pages(1, 9).unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, AT, MapRequest::object(file, 0, 9, RW));
     for page in 0..9 {
         write(&vm, space, AT + page, 0x30 + page as u8);
@@ -470,7 +470,7 @@ fn a_page_to_which_somebody_else_has_a_reference_stays() {
     }
     assert_eq!(vm.memory.frame(page).kind(), Kind::Cached, "free at once");
     // Neither is the zero page one, or a page of a file.
-    let file = vm.create_file(1, 1).unwrap();
+    let file = vm.stored_pages(1, 1).unwrap();
     map(&vm, space, 3000, MapRequest::object(file, 0, 1, RW));
     map(&vm, space, 3001, MapRequest::anonymous(1, RW));
     for at in [3000, 3001] {
@@ -520,7 +520,7 @@ fn memory_that_runs_out_while_a_page_comes_back_leaves_it_in_swap() {
 fn superpages_are_split_before_they_go_to_swap_and_none_is_made_around_swap() {
     let mut vm = vm_with::<Partial>("superpage=eager", 4096);
     vm.swap_on(area(STORE, 600, 0)).unwrap();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, 1024, MapRequest::anonymous(512, RW));
     touch(&vm, space, 1030, Access::Write);
     assert_eq!(vm.stats().events.superpage_maps, 1);

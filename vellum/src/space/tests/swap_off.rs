@@ -32,8 +32,8 @@ fn world<R: ReverseMap>(design: &str, frames: u32) -> World<R> {
     let mut vm = vm_with::<R>(design, frames);
     vm.swap_on(area(STORE, 200, 1)).unwrap();
     vm.swap_on(area(STORE + 1, 200, 0)).unwrap();
-    let object = vm.create_shared_memory(PAGES).unwrap();
-    let parent = vm.create_space().unwrap();
+    let object = vm.memory_pages(PAGES).unwrap();
+    let parent = vm.begin_space().unwrap();
     map(&vm, parent, AT, MapRequest::anonymous(PAGES, RW));
     map(
         &vm,
@@ -122,7 +122,7 @@ fn an_area_whose_pages_do_not_fit_or_cannot_be_read_is_used_on() {
     assert_eq!(vm.swap_off(STORE), Err(SwapOffError::Io));
     vm.audit().unwrap();
     vm.platform().broken_reads.lock().unwrap().clear();
-    let hog = vm.create_space().unwrap();
+    let hog = vm.begin_space().unwrap();
     map(vm, hog, AT, MapRequest::anonymous(300, RW));
     let store = |page: &u64| vm.fault(hog, (AT + page) << 12, Access::Write).is_err();
     let full = (0..300).find(store);
@@ -141,7 +141,7 @@ fn an_area_whose_pages_do_not_fit_or_cannot_be_read_is_used_on() {
 #[test]
 fn pages_of_an_area_go_to_the_next_when_memory_is_short() {
     let world = world::<Partial>("reclaim=on", 200);
-    let hog = world.vm.create_space().unwrap();
+    let hog = world.vm.begin_space().unwrap();
     map(&world.vm, hog, AT, MapRequest::anonymous(150, RW));
     (0..150).for_each(|page| touch(&world.vm, hog, AT + page, Access::Write));
     world.vm.swap_off(STORE).unwrap();

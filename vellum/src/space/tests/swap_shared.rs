@@ -7,7 +7,7 @@ use super::*;
 use crate::design::variants;
 use crate::frame::{FailAt, Site};
 use crate::rmap::ReverseMap;
-use crate::space::FileError;
+use crate::space::{FileError, FileRequest};
 use crate::swap::SwapArea;
 
 const SLOTS: u64 = 200;
@@ -60,8 +60,8 @@ fn world<R: ReverseMap>(design: &str, pages: u64) -> World<R> {
         };
         vm.swap_on(area).unwrap();
     }
-    let object = vm.create_shared_memory(pages).unwrap();
-    let space = vm.create_space().unwrap();
+    let object = vm.memory_pages(pages).unwrap();
+    let space = vm.begin_space().unwrap();
     map(
         &vm,
         space,
@@ -236,7 +236,7 @@ fn cut<R: ReverseMap>(design: &str) {
 
 fn private_copy<R: ReverseMap>(design: &str) {
     let world = world::<R>(design, 3);
-    let other = world.vm.create_space().unwrap();
+    let other = world.vm.begin_space().unwrap();
     let request = MapRequest::object(world.object, 0, 3, RW);
     map(&world.vm, other, AT, request);
     world.out();
@@ -372,8 +372,8 @@ fn no_memory<R: ReverseMap>(design: &str) {
 fn pages_in_swap_count_against_their_mount() {
     let world = world::<Partial>("", 1);
     let vm = &world.vm;
-    let mount = vm.create_mount(10).unwrap();
-    let file = vm.create_in(mount).unwrap();
+    let mount = vm.begin_mount(10).unwrap();
+    let file = vm.begin_file(&FileRequest::in_mount(mount)).unwrap();
     vm.write_at(file, 0, &[&[7; 10 * PAGE as usize]]).unwrap();
     map(
         vm,

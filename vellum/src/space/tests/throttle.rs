@@ -10,7 +10,7 @@ use std::vec::Vec;
 
 use crate::object::RUN_PAGES;
 use crate::rmap::Partial;
-use crate::space::{FileError, Vm};
+use crate::space::{FileError, FileRequest, Vm};
 use crate::table::X86_64;
 use crate::testing::{TestMachine, run_on};
 use crate::{Design, ObjectId};
@@ -43,7 +43,7 @@ fn world_on(cpus: usize, options: &str, speed: u64) -> World {
     let machine = TestMachine::with_frames(cpus, FRAMES, 12);
     machine.write_speed.store(speed, Ordering::Relaxed);
     let vm: Vm<_, X86_64, Partial> = Vm::new(machine, Design::parse(options).unwrap()).unwrap();
-    let id = vm.create_file_of(STORE, 0).unwrap();
+    let id = vm.begin_file(&FileRequest::stored(STORE, 0)).unwrap();
     World {
         vm: Arc::new(vm),
         id,
@@ -215,7 +215,7 @@ fn a_store_that_refuses_pages_neither_fails_nor_stops_a_writer() {
     assert_eq!(world.dirty(), 60 * CALL, "nothing is lost");
     assert_eq!(world.throttled(), 0);
     world.machine().broken_store.store(false, Ordering::Relaxed);
-    assert_eq!(world.vm.fsync(&file), Err(FileError::Io), "told once");
+    assert_eq!(file.on(&world.vm).sync(), Err(FileError::Io), "told once");
     assert_eq!(world.dirty(), 0);
     world.vm.close(file).unwrap();
     world.finish();

@@ -28,7 +28,7 @@ fn unite<R: ReverseMap>(vm: &TestVm<R>, space: SpaceId) {
 
 /// A space with some regions, divided in three.
 fn divided(vm: &TestVm) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     for at in [CUT - 100, CUT, CUT + 50] {
         map(vm, space, at, request(10));
     }
@@ -95,7 +95,7 @@ fn a_region_is_not_cut_by_a_division() {
 #[test]
 fn there_are_no_more_tracts_than_cpus_can_use() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let divided = |nth: u64| vm.divide_space(space, Vpn(CUT + nth)).unwrap();
     assert_eq!((0..100).filter(|&nth| divided(nth)).count(), 7);
     assert_eq!(tracts(&vm), 8);
@@ -128,7 +128,7 @@ fn what_lies_across_makes_the_space_one_again() {
 #[test]
 fn what_meets_at_a_boundary_is_one_region_when_there_is_none() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, CUT - 10, request(10));
     divide(&vm, space, CUT);
     map(&vm, space, CUT, request(10));
@@ -153,13 +153,13 @@ fn what_meets_at_a_boundary_is_one_region_when_there_is_none() {
 #[test]
 fn tracts_have_no_more_together_than_the_limits_allow() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let limits = Limits {
         pages: 100,
         regions: 20,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     divide(&vm, space, CUT);
     divide(&vm, space, CUT + 1000);
     let mut rng = Rng::new(3);
@@ -210,7 +210,7 @@ fn locked_pages_are_counted_in_whichever_tract_they_go() {
         locked_pages: 12,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     let locked = MapRequest {
         traits: Traits::LOCKED,
         ..request(10)
@@ -230,7 +230,7 @@ fn locked_pages_are_counted_in_whichever_tract_they_go() {
 #[test]
 fn room_is_found_in_another_tract_if_there_is_none_here() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let top = X86_64::USER_END.0 - 1;
     let anywhere = |pages| vm.map(space, &request(pages)).unwrap().0;
     assert_eq!(anywhere(100), top - 100);
@@ -261,12 +261,12 @@ fn room_is_found_in_another_tract_if_there_is_none_here() {
 #[test]
 fn a_stack_keeps_its_gap_across_a_boundary() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let limits = Limits {
         stack_gap_pages: 64,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     map(&vm, space, CUT, request(4).growing_down());
     divide(&vm, space, CUT);
     // Its tract ends where the stack begins.
@@ -312,7 +312,7 @@ fn unmapping_across_tracts_needs_no_memory_unless_it_cuts() {
 #[test]
 fn a_division_for_which_memory_is_short_leaves_the_space_as_it_was() {
     let vm = vm();
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     for nth in 0..300 {
         map(&vm, space, CUT + 2 * nth, request(1));
     }
@@ -347,7 +347,7 @@ fn a_division_for_which_memory_is_short_leaves_the_space_as_it_was() {
 
 fn forked_and_ended<R: ReverseMap>(design: &str) {
     let vm = vm_with::<R>(design, 4096);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(&vm, space, CUT - 10, request(20));
     for page in [CUT - 10, CUT - 1, CUT, CUT + 9] {
         touch(&vm, space, page, Access::Write);
@@ -384,7 +384,7 @@ fn beside_each_other<R: ReverseMap>() {
     const ROUNDS: u64 = 300;
     let vm: TestVm<R> = Vm::new(TestMachine::simple(4, 8192), Design::parse("").unwrap()).unwrap();
     run_on(0);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     std::thread::scope(|scope| {
         for cpu in 0..3u64 {
             let vm = &vm;

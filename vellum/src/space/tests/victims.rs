@@ -12,7 +12,7 @@ const AT: u64 = 1000;
 
 /// A space with `pages` private pages.
 fn filled(vm: &TestVm, pages: u64) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     map(vm, space, AT, MapRequest::anonymous(5000, RW));
     for page in 0..pages {
         touch(vm, space, AT + page, Access::Write);
@@ -125,7 +125,7 @@ fn a_write_that_fails_has_told_how_much_it_wrote() {
     let vm = Arc::new(vm_with::<Partial>("reclaim=on", 300));
     filled(&vm, 20);
     let named = watch(&vm, |_, _| Rescue::Fail);
-    let memory = vm.create_shared_memory(0).unwrap();
+    let memory = vm.memory_pages(0).unwrap();
     let bytes = vec![5; 1000 << 12];
     let written = vm.write_at(memory, 0, &[&bytes]).unwrap();
     assert!((100 << 12..280 << 12).contains(&written), "{written}");

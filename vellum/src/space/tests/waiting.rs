@@ -22,7 +22,7 @@ fn vm_of(design: &str, frames: u32) -> TestVm {
 /// Programs have begun and ended on one CPU after the other, and CPU 0 was pinned meanwhile.
 /// Since then all CPUs idle. Returns the parent and how many frames wait.
 fn idle_after_forks(vm: &TestVm) -> (SpaceId, u64) {
-    let parent = vm.create_space().unwrap();
+    let parent = vm.begin_space().unwrap();
     map(vm, parent, PAGE, MapRequest::anonymous(8000, RW));
     touch(vm, parent, PAGE, Access::Write);
     let stalled = vm.pin();
@@ -62,7 +62,7 @@ fn what_waits_on_idle_cpus_is_had_before_a_call_fails() {
 fn page_tables_that_sources_keep_are_had_as_well() {
     for source in ["quicklist", "warm", "depot"] {
         let vm = vm_of(&std::format!("ptepage={source}"), FRAMES);
-        let parent = vm.create_space().unwrap();
+        let parent = vm.begin_space().unwrap();
         map(&vm, parent, PAGE, MapRequest::anonymous(1, RW));
         touch(&vm, parent, PAGE, Access::Write);
         run_on(1);
@@ -141,7 +141,7 @@ fn a_share_of_memory_at_most_waits_while_a_cpu_stays_in_a_pin() {
         while !is_pinned.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
-        let parent = vm.create_space().unwrap();
+        let parent = vm.begin_space().unwrap();
         map(&vm, parent, PAGE, MapRequest::anonymous(1, RW));
         touch(&vm, parent, PAGE, Access::Write);
         for _ in 0..FRAMES / 8 {
@@ -161,7 +161,7 @@ fn a_share_of_memory_at_most_waits_while_a_cpu_stays_in_a_pin() {
 #[test]
 fn nothing_is_taken_from_a_cpu_that_is_pinned() {
     let vm = vm_with::<Partial>("", 512);
-    let parent = vm.create_space().unwrap();
+    let parent = vm.begin_space().unwrap();
     map(&vm, parent, PAGE, MapRequest::anonymous(1, RW));
     touch(&vm, parent, PAGE, Access::Write);
     run_on(1);

@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use crate::addr::{Access, Prot, Vpn};
 use crate::rmap::Partial;
-use crate::space::{FileError, MapRequest, OpenFile, Placement, Vm};
+use crate::space::{FileError, FileRequest, MapRequest, OpenFile, Placement, Vm};
 use crate::table::X86_64;
 use crate::testing::{TestMachine, run_on};
 use crate::{Design, ObjectId};
@@ -25,7 +25,9 @@ fn world(pages: u64) -> World {
     run_on(0);
     let machine = TestMachine::with_frames(2, 1500, 12);
     let vm: Vm<_, X86_64, Partial> = Vm::new(machine, Design::default()).unwrap();
-    let id = vm.create_file_of(STORE, pages * PAGE).unwrap();
+    let id = vm
+        .begin_file(&FileRequest::stored(STORE, pages * PAGE))
+        .unwrap();
     let file = vm.open(id).unwrap();
     World { vm, id, file }
 }
@@ -134,11 +136,11 @@ fn pages_in_a_row_are_written_in_one_transfer() {
     world.write(20, 1, 2);
     world.write(60, 10, 3);
     assert_eq!(world.dirty(), 21);
-    assert_eq!(world.vm.fsync(&world.file), Ok(21));
+    assert_eq!(world.file.on(&world.vm).sync(), Ok(21));
     let written = world.machine().take_written();
     assert_eq!(written, [(3, 10), (20, 1), (60, 10)]);
     assert_eq!(world.machine().store_flushes.load(Ordering::Relaxed), 1);
-    assert_eq!((world.dirty(), world.vm.fsync(&world.file)), (0, Ok(0)));
+    assert_eq!((world.dirty(), world.file.on(&world.vm).sync()), (0, Ok(0)));
     world.finish();
 }
 
@@ -146,11 +148,14 @@ fn pages_in_a_row_are_written_in_one_transfer() {
 fn a_sync_of_a_range_writes_its_pages_only() {
     let world = world(0);
     world.write(0, 30, 1);
-    let synced = world.vm.fsync_range(&world.file, 5 * PAGE + 4095, 2 * PAGE);
+    let synced = world
+        .file
+        .on(&world.vm)
+        .sync_range(5 * PAGE + 4095, 2 * PAGE);
     assert_eq!(synced, Ok(3));
     assert_eq!(world.machine().take_written(), [(5, 3)]);
     assert_eq!(world.dirty(), 27);
-    assert_eq!(world.vm.fsync_range(&world.file, u64::MAX, 9), Ok(0));
+    assert_eq!(world.file.on(&world.vm).sync_range(u64::MAX, 9), Ok(0));
     world.finish();
 }
 
@@ -158,7 +163,7 @@ fn a_sync_of_a_range_writes_its_pages_only() {
 #[test]
 fn the_background_writes_what_calls_wrote_a_bit_at_a_time() {
     let world = world(200);
-    let space = world.vm.create_space().unwrap();
+    let space = world.vm.begin_space().unwrap();
     let request = MapRequest::object(world.id, 0, 200, Prot::READ_WRITE).shared();
     let request = request.at(Placement::Fixed(Vpn(1000)));
     world.vm.map(space, &request).unwrap();
@@ -176,7 +181,7 @@ fn the_background_writes_what_calls_wrote_a_bit_at_a_time() {
     assert_eq!(world.vm.write_back(world.id, 3), Ok(0));
     assert_eq!(world.machine().take_written(), [(150, 8), (0, 1)]);
     assert_eq!(world.machine().store_flushes.load(Ordering::Relaxed), 0);
-    assert_eq!(world.vm.fsync(&world.file), Ok(1));
+    assert_eq!(world.file.on(&world.vm).sync(), Ok(1));
     assert_eq!(world.machine().take_written(), [(190, 1)]);
     world.vm.exit(space).unwrap();
     world.finish();
@@ -194,22 +199,25 @@ fn an_error_is_told_once_to_everybody_who_has_the_file_open() {
     let later = world.vm.open(world.id).unwrap();
     world.machine().broken_pages.lock().unwrap().clear();
     for file in [&world.file, &other, &later] {
-        assert_eq!(world.vm.fsync(file), Err(FileError::Io));
-        assert!(world.vm.fsync(file).is_ok(), "told once");
+        assert_eq!(file.on(&world.vm).sync(), Err(FileError::Io));
+        assert!(file.on(&world.vm).sync().is_ok(), "told once");
     }
     assert_eq!(world.dirty(), 0, "and written since");
     let last = world.vm.open(world.id).unwrap();
-    assert!(world.vm.fsync(&last).is_ok(), "opened after it was told");
+    assert!(
+        last.on(&world.vm).sync().is_ok(),
+        "opened after it was told"
+    );
     // Another error is another.
     world.write(4, 1, 2);
     world.machine().broken_pages.lock().unwrap().insert(4);
     for file in [&world.file, &last] {
-        assert_eq!(world.vm.fsync(file), Err(FileError::Io));
+        assert_eq!(file.on(&world.vm).sync(), Err(FileError::Io));
     }
     world.machine().broken_pages.lock().unwrap().clear();
     // The second's own attempt failed as well, and was news to the first.
-    assert_eq!(world.vm.fsync(&world.file), Err(FileError::Io));
-    assert_eq!(world.vm.fsync(&world.file), Ok(0));
+    assert_eq!(world.file.on(&world.vm).sync(), Err(FileError::Io));
+    assert_eq!(world.file.on(&world.vm).sync(), Ok(0));
     for file in [other, later, last] {
         world.vm.close(file).unwrap();
     }
@@ -222,10 +230,10 @@ fn a_store_that_does_not_flush_has_everything_written_again() {
     world.write(0, 5, 1);
     assert_eq!(world.vm.write_back(world.id, 100), Ok(5));
     world.machine().broken_store.store(true, Ordering::Relaxed);
-    assert_eq!(world.vm.fsync(&world.file), Err(FileError::Io));
+    assert_eq!(world.file.on(&world.vm).sync(), Err(FileError::Io));
     assert_eq!(world.dirty(), 5);
     world.machine().broken_store.store(false, Ordering::Relaxed);
-    assert_eq!(world.vm.fsync(&world.file), Ok(5));
+    assert_eq!(world.file.on(&world.vm).sync(), Ok(5));
     world.finish();
 }
 
@@ -233,7 +241,7 @@ fn a_store_that_does_not_flush_has_everything_written_again() {
 fn what_a_store_does_not_discard_is_an_error_and_can_be_tried_again() {
     let world = world(10);
     world.write(0, 10, 7);
-    world.vm.fsync(&world.file).unwrap();
+    world.file.on(&world.vm).sync().unwrap();
     world.machine().broken_store.store(true, Ordering::Relaxed);
     assert_eq!(world.vm.set_size(world.id, 4 * PAGE), Err(FileError::Io));
     assert_eq!(world.vm.size(world.id), Some(4 * PAGE));
@@ -253,7 +261,7 @@ fn what_a_store_does_not_discard_is_an_error_and_can_be_tried_again() {
 #[test]
 fn a_sync_takes_the_marks_of_all_mappings_of_a_page() {
     let world = world(1);
-    let space = world.vm.create_space().unwrap();
+    let space = world.vm.begin_space().unwrap();
     let request = MapRequest::object(world.id, 0, 1, Prot::READ_WRITE).shared();
     for place in (0..300).step_by(2) {
         let placed = request.at(Placement::Fixed(Vpn(1000 + place)));
@@ -261,8 +269,8 @@ fn a_sync_takes_the_marks_of_all_mappings_of_a_page() {
         let address = (1000 + place) << 12;
         world.vm.fault(space, address, Access::Write).unwrap();
     }
-    assert_eq!(world.vm.fsync(&world.file), Ok(1));
-    assert_eq!(world.vm.fsync(&world.file), Ok(0), "a mark was left");
+    assert_eq!(world.file.on(&world.vm).sync(), Ok(1));
+    assert_eq!(world.file.on(&world.vm).sync(), Ok(0), "a mark was left");
     world.vm.exit(space).unwrap();
     world.finish();
 }

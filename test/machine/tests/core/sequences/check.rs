@@ -8,7 +8,7 @@ use vellum::frame::Kind;
 use vellum::object::ObjectKind;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{MapEntry, Traits};
+use vellum::space::{MapEntry, PinnedPages, Traits};
 use vellum::table::Format;
 
 use super::drive::{Check, Driver, prot};
@@ -87,7 +87,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     fn entries(&self, slot: u32) -> Result<Vec<MapEntry>, String> {
         let mut entries = Vec::new();
         self.vm
-            .for_each_region(self.ids[&slot], |entry| entries.push(*entry))
+            .space(self.ids[&slot])
+            .for_each_region(|entry| entries.push(*entry))
             .map_err(|error| error.to_string())?;
         Ok(entries)
     }
@@ -95,7 +96,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     fn leaves(&self, slot: u32) -> Result<Leaves, String> {
         let mut leaves = Vec::new();
         self.vm
-            .for_each_leaf(self.ids[&slot], |page, frame, pages, prot| {
+            .space(self.ids[&slot])
+            .for_each_leaf(|page, frame, pages, prot| {
                 for step in 0..pages {
                     let leaf = Leaf {
                         frame: frame.offset(step as u32),
@@ -266,7 +268,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let Some(private) = private.filter(|private| private.freed) else {
             return;
         };
-        let Some((frame, _)) = self.vm.translate(self.ids[&slot], Vpn(page)) else {
+        let Ok((frame, _)) = self.vm.space(self.ids[&slot]).translate(Vpn(page)) else {
             return;
         };
         let record = self.vm.memory().frame(frame);
@@ -379,8 +381,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     fn check_stats(&self, slot: u32, regions: u32, leaves: &Leaves) -> Check {
         let stats = self
             .vm
-            .space_stats(self.ids[&slot])
-            .ok_or("a live space has no statistics")?;
+            .space(self.ids[&slot])
+            .stats()
+            .map_err(|_| "a live space has no statistics")?;
         let space = &self.model.spaces[&slot];
         // A private page is resident or in swap.
         let absent = |page: &&u64| !leaves.contains(**page);
@@ -418,8 +421,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         named("users", stats.users, space.users)?;
         let heap = self
             .vm
-            .heap(self.ids[&slot])
-            .ok_or("a live space has no heap")?;
+            .space(self.ids[&slot])
+            .heap()
+            .map_err(|_| "a live space has no heap")?;
         named("heap", (heap.start.0, heap.end.0), space.heap)?;
         // A superpage of private memory keeps a table, one of an object does not.
         let keeps_none = |leaf: &Leaf| {
@@ -530,16 +534,17 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             self.read_object(key, pages - ENDS, ENDS)?;
         }
         for pinned in std::mem::take(&mut self.pins) {
-            // SAFETY: `pin_pages` pinned them, and they leave the list.
-            unsafe { vm.unpin(&pinned.frames) };
+            // SAFETY: `pin` gave the pins up, and they leave the list.
+            drop(unsafe { PinnedPages::from_frames(&vm, &pinned.frames) });
         }
         for (slot, id) in std::mem::take(&mut self.ids) {
-            while vm.exit(id) == Ok(false) {}
+            while vm.space(id).exit() == Ok(false) {}
             self.model.spaces.remove(&slot);
         }
         for (key, object) in &mut self.model.objects {
             if std::mem::replace(&mut object.open, false) {
-                vm.release_object(self.objects[key])
+                vm.file(self.objects[key])
+                    .release()
                     .map_err(|error| error.to_string())?;
             }
         }

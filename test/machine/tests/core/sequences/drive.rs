@@ -8,7 +8,10 @@ use std::sync::Arc;
 use vellum::addr::{self, Pfn, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, FileError, Limits, MapError, Placement};
+use vellum::space::{
+    FaultError, File, FileError, FileRequest, Limits, MapError, PinnedPages, Placement,
+    ReadRequest, WriteRequest,
+};
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId, Vm};
 use vellum_machine::Machine;
@@ -184,9 +187,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     /// Makes a space one again where what follows depends on its tracts.
     pub fn unite(&self, id: SpaceId) {
-        if let Some(heap) = self.vm.heap(id) {
+        if let Ok(heap) = self.vm.space(id).heap() {
             // Changes nothing else. If memory is short, so it will be for what follows.
-            let _ = self.vm.set_heap_end(id, heap.end);
+            let _ = self.vm.space(id).set_heap_end(heap.end);
         }
     }
 
@@ -202,12 +205,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let ids: Vec<SpaceId> = self.ids.values().copied().collect();
         let id = ids[count / 3 % ids.len()];
         let mut edges = vec![self.recent];
-        let listed = self.vm.for_each_region(id, |entry| {
+        let listed = self.vm.space(id).for_each_region(|entry| {
             edges.extend([entry.range.start.0, entry.range.end.0]);
         });
         listed.map_err(|error| error.to_string())?;
         let page = edges[count * 7 % edges.len()];
-        match self.vm.divide_space(id, Vpn(page)) {
+        match self.vm.space(id).divide(Vpn(page)) {
             Ok(true) => {
                 self.divisions += 1;
                 self.divided.insert(id);
@@ -356,7 +359,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     fn create(&mut self) -> Check {
         self.remember(Allows::Nothing)?;
-        let id = match map_answer(self.vm.create_space())? {
+        let id = match map_answer(self.vm.create_space().map(vellum::space::Space::id))? {
             Ok(id) => id,
             Err(_) => return self.short(None),
         };
@@ -378,24 +381,27 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let space = self.model.spaces.get_mut(&slot).expect("just made");
         space.users = 1;
         space.heap = (start, start);
-        let set = self.vm.set_heap_start(self.ids[&slot], Vpn(start));
+        let set = self.vm.space(self.ids[&slot]).set_heap_start(Vpn(start));
         set.map_err(|error| error.to_string())?;
         let limits = Limits {
             stack_gap_pages: STACK_GAP,
             ..Limits::default()
         };
-        same(self.vm.set_limits(self.ids[&slot], limits), true)?;
+        let set = self.vm.space(self.ids[&slot]).set_limits(limits);
+        set.map_err(|error| error.to_string())?;
         self.check_space(slot)
     }
 
     fn open(&mut self, file: Option<u64>, memory: Option<u64>) -> Check {
         self.remember(Allows::Nothing)?;
         let store = file.map(|_| self.next_store + 1);
-        let made = match (store, file, memory) {
-            (Some(store), Some(pages), _) => self.vm.create_file(store, pages),
-            (_, _, pages) => self.vm.create_shared_memory(pages.unwrap_or(1)),
+        let bytes = |pages| pages << self.shape.page_shift;
+        let request = match (store, file, memory) {
+            (Some(store), Some(pages), _) => FileRequest::stored(store, bytes(pages)),
+            (_, _, pages) => FileRequest::shared_memory(bytes(pages.unwrap_or(1))),
         };
-        let id = match map_answer(made)? {
+        let made = self.vm.create_file(request).map(File::id);
+        let id = match file_answer(made)? {
             Ok(id) => id,
             Err(_) => return self.short(None),
         };
@@ -409,8 +415,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     fn unpin(&mut self, nth: u8) -> Check {
         if !self.pins.is_empty() {
             let pinned = self.pins.swap_remove(usize::from(nth) % self.pins.len());
-            // SAFETY: `pin_pages` pinned them, and they leave the list.
-            unsafe { self.vm.unpin(&pinned.frames) };
+            // SAFETY: `pin` gave the pins up, and they leave the list.
+            drop(unsafe { PinnedPages::from_frames(&self.vm, &pinned.frames) });
         }
         Ok(())
     }
@@ -421,14 +427,16 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         match what {
             What::Release { .. } => {
                 self.vm
-                    .release_object(id)
+                    .file(id)
+                    .release()
                     .map_err(|error| error.to_string())?;
                 let object = self.model.objects.get_mut(&key).expect("an open object");
                 object.open = false;
             }
             What::Truncate { pages, .. } => {
                 self.vm
-                    .set_size(id, pages << self.shape.page_shift)
+                    .file(id)
+                    .set_size(pages << self.shape.page_shift)
                     .map_err(|error| error.to_string())?;
                 self.model.truncate(key, pages);
                 return self.check_spaces();
@@ -440,11 +448,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 ..
             } => {
                 let mut written = Vec::new();
-                let result = self.vm.write_pages(id, index, pages, |page, bytes| {
-                    bytes.fill(value ^ page);
-                    bytes.write(16, &value.to_ne_bytes());
-                    written.push(page);
-                });
+                let result =
+                    self.vm
+                        .file(id)
+                        .write(WriteRequest::pages(index, pages, |page, bytes| {
+                            bytes.fill(value ^ page);
+                            bytes.write(16, &value.to_ne_bytes());
+                            written.push(page);
+                        }));
                 let answer = file_answer(result)?;
                 let end = index + answer.unwrap_or(0);
                 for &page in written.iter().filter(|&&page| page < end) {
@@ -461,13 +472,14 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
             }
             What::Read { index, pages, .. } => self.read_object(key, index, pages)?,
-            What::Sync { .. } => match fault_answer(self.vm.sync(id))? {
+            What::Sync { .. } => match file_answer(self.vm.file(id).sync())? {
                 Ok(pages) => self.check_sync(key, pages)?,
                 Err(refusal) => return Err(format!("sync refused: {refusal:?}")),
             },
             _ => {}
         }
-        if let Some(pages) = self.vm.object_pages(id) {
+        if let Ok(size) = self.vm.file(id).size() {
+            let pages = size.div_ceil(1 << self.shape.page_shift);
             same(pages, self.model.objects[&key].pages)?;
         }
         Ok(())
@@ -497,9 +509,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         self.remember(Allows::Nothing)?;
         let model = &self.model;
         let mut wrong = Ok(());
-        let result = self
-            .vm
-            .read_pages(self.objects[&key], index, pages, |page, bytes| {
+        let result = self.vm.file(self.objects[&key]).read(ReadRequest::pages(
+            index,
+            pages,
+            |page, bytes| {
                 for (word, value) in model.content(key, page).samples() {
                     let mut found = [0; 8];
                     bytes.read(usize::from(word) * 8, &mut found);
@@ -510,7 +523,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                         ));
                     }
                 }
-            });
+            },
+        ));
         wrong?;
         match file_answer(result)? {
             Err(None) => self.short(None),

@@ -27,7 +27,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             What::Fork { .. } if self.ids.len() < self.most => return self.fork(slot),
             What::Fork { .. } => return Ok(()),
             What::Share { .. } => {
-                same(self.vm.share_space(id), true)?;
+                same(self.vm.space(id).share(), Ok(()))?;
                 self.model.spaces.get_mut(&slot).expect("live").users += 1;
             }
             What::Exec { .. } => return self.exec(slot),
@@ -78,7 +78,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             }
             What::Unmap { place, pages, .. } => {
                 let start = self.page(slot, place);
-                let answer = map_answer(self.vm.unmap(id, Vpn(start), pages))?;
+                let answer = map_answer(self.vm.space(id).unmap(Vpn(start), pages))?;
                 if answer == Err(None) {
                     return self.short(Some(slot));
                 }
@@ -105,7 +105,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 ..
             } => {
                 let start = self.page(slot, place);
-                let answer = map_answer(self.vm.protect(id, Vpn(start), pages, prot(bits)))?;
+                let answer = map_answer(self.vm.space(id).protect(Vpn(start), pages, prot(bits)))?;
                 if answer == Err(None) {
                     return self.short(Some(slot));
                 }
@@ -118,7 +118,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             }
             What::Brk { pages, .. } => {
                 let end = self.shape.heap_start() + pages;
-                let answer = map_answer(self.vm.set_heap_end(id, Vpn(end)))?;
+                let answer = map_answer(self.vm.space(id).set_heap_end(Vpn(end)))?;
                 if answer == Err(None) {
                     return self.short(Some(slot));
                 }
@@ -135,7 +135,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     What::Cold { .. } => Advice::Cold,
                     _ => Advice::PageOut,
                 };
-                let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
+                let answer = map_answer(self.vm.space(id).advise(Vpn(start), pages, advice))?;
                 if answer == Err(None) {
                     return self.short(Some(slot));
                 }
@@ -165,7 +165,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             } => {
                 let start = self.page(slot, place);
                 let advice = Advice::Folio(order);
-                let answer = map_answer(self.vm.advise(id, Vpn(start), pages, advice))?;
+                let answer = map_answer(self.vm.space(id).advise(Vpn(start), pages, advice))?;
                 if answer == Err(None) {
                     return self.short(Some(slot));
                 }
@@ -181,8 +181,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             } => {
                 let start = self.page(slot, place);
                 let answer = map_answer(match locks {
-                    true => self.vm.lock_pages(id, Vpn(start), pages),
-                    false => self.vm.unlock_pages(id, Vpn(start), pages),
+                    true => self.vm.space(id).lock(Vpn(start), pages),
+                    false => self.vm.space(id).unlock(Vpn(start), pages),
                 })?;
                 if answer == Err(None) {
                     return self.short(Some(slot));
@@ -200,7 +200,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                         self.check_space(slot)?;
                         self.remember(Allows::Nothing)?;
                     }
-                    let answer = self.vm.collapse(id, Vpn(start), ranges, least);
+                    let answer = self.vm.space(id).collapse(Vpn(start), ranges, least);
                     if map_answer(answer)?.is_err() {
                         return self.short(Some(slot));
                     }
@@ -264,7 +264,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     }
 
     fn fork(&mut self, slot: u32) -> Check {
-        match map_answer(self.vm.fork(self.ids[&slot]))? {
+        match map_answer(
+            self.vm
+                .space(self.ids[&slot])
+                .fork()
+                .map(vellum::space::Space::id),
+        )? {
             Err(_) => self.short(Some(slot)),
             Ok(id) => {
                 let child = self.name_space(id);
@@ -280,7 +285,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     }
 
     fn exec(&mut self, slot: u32) -> Check {
-        let id = match map_answer(self.vm.exec(self.ids[&slot]))? {
+        let id = match map_answer(
+            self.vm
+                .space(self.ids[&slot])
+                .exec()
+                .map(vellum::space::Space::id),
+        )? {
             Err(_) => return self.short(Some(slot)),
             Ok(id) => id,
         };
@@ -291,7 +301,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     }
 
     fn exit(&mut self, slot: u32) -> Check {
-        let ended = map_answer(self.vm.exit(self.ids[&slot]))?;
+        let ended = map_answer(self.vm.space(self.ids[&slot]).exit())?;
         let last = self.model.spaces[&slot].users == 1;
         same(ended, Ok(last))?;
         self.left(slot);
@@ -336,7 +346,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             placement,
         };
         let wanted = self.model.place(slot, pages, target);
-        let answer = map_answer(self.vm.map(id, &request))?;
+        let answer = map_answer(self.vm.space(id).map(&request))?;
         let start = match answer {
             Err(None) => return self.short(Some(slot)),
             answer => {
@@ -366,7 +376,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     fn object_at(&self, id: SpaceId, page: u64) -> Result<ObjectId, String> {
         let mut found = None;
-        let listed = self.vm.for_each_region(id, |entry| {
+        let listed = self.vm.space(id).for_each_region(|entry| {
             if entry.range.contains(Vpn(page)) {
                 found = entry.object.map(|(object, _, _)| object);
             }
@@ -381,12 +391,15 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         self.unite(id);
         // Regions that could be one but are not refuse to be moved together.
         let mut single = false;
-        let listed = self.vm.for_each_region(id, |entry| {
+        let listed = self.vm.space(id).for_each_region(|entry| {
             let range = entry.range;
             single |= range.start.0 <= start && start + pages <= range.end.0;
         });
         listed.map_err(|error| error.to_string())?;
-        let result = self.vm.remap(id, Vpn(start), pages, new_pages, placement);
+        let result = self
+            .vm
+            .space(id)
+            .remap(Vpn(start), pages, new_pages, placement);
         let answer = map_answer(result)?;
         if answer == Err(None) {
             return self.short(Some(slot));
@@ -404,7 +417,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     fn populate(&mut self, slot: u32, start: u64, pages: u64) -> Check {
         self.remember(Allows::Growth)?;
-        let answer = fault_answer(self.vm.populate(self.ids[&slot], Vpn(start), pages))?;
+        let answer = fault_answer(self.vm.space(self.ids[&slot]).populate(Vpn(start), pages))?;
         if answer == Err(None) {
             self.adopt_after_shortage(slot, start)?;
             return self.short(Some(slot));
@@ -476,7 +489,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         };
         let result = self
             .vm
-            .pin_pages(self.ids[&slot], Vpn(start), kind, &mut frames);
+            .space(self.ids[&slot])
+            .pin_pages(Vpn(start), kind, &mut frames);
+        // The list keeps them.
+        let result = result.map(|pinned| _ = pinned.into_frames());
         let answer = fault_answer(result.map_err(|error| match error {
             PinError::Fault(error) => error,
             PinError::TooManyPins => FaultError::NoSpace,

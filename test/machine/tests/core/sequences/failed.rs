@@ -149,9 +149,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             let mut regions = Vec::new();
             let mut leaves = Leaves::default();
             self.vm
-                .for_each_region(id, |entry| regions.push(*entry))
+                .space(id)
+                .for_each_region(|entry| regions.push(*entry))
                 .and_then(|()| {
-                    self.vm.for_each_leaf(id, |page, _, pages, prot| {
+                    self.vm.space(id).for_each_leaf(|page, _, pages, prot| {
                         leaves.push(page.0..page.0 + pages, prot);
                     })
                 })
@@ -159,12 +160,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             let shown = Shown {
                 regions,
                 leaves,
-                stats: self.vm.space_stats(id),
-                heap: self.vm.heap(id),
+                stats: self.vm.space(id).stats().ok(),
+                heap: self.vm.space(id).heap().ok(),
             };
             spaces.insert(slot, shown);
         }
-        let pages = |(&key, &id): (&Key, &ObjectId)| (key, self.vm.object_pages(id));
+        let pages = |(&key, &id): (&Key, &ObjectId)| (key, self.vm.file(id).size().ok());
         Ok(Sight {
             spaces,
             objects: self.objects.iter().map(pages).collect(),

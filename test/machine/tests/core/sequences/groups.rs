@@ -3,7 +3,7 @@
 
 use vellum::platform::GroupId;
 use vellum::rmap::ReverseMap;
-use vellum::space::GroupError;
+use vellum::space::{Group, GroupError};
 use vellum::table::Format;
 use vellum::{SpaceId, Vm};
 use vellum_machine::Machine;
@@ -34,7 +34,8 @@ impl Groups {
             false => u64::MAX,
         };
         let count = if vm.design().groups { COUNT } else { 0 };
-        let groups = (0..count).map(|_| vm.new_group(limit).expect("there is room for some"));
+        let groups =
+            (0..count).map(|_| vm.create_group(limit).expect("there is room for some").id());
         Groups {
             groups: groups.collect(),
             limit,
@@ -50,7 +51,7 @@ impl Groups {
     ) -> Check {
         self.turn += 1;
         match self.groups.get(self.turn % (COUNT + 1)) {
-            Some(&group) => vm.set_group(space, group).map_err(text),
+            Some(&group) => vm.space(space).set_group(group).map_err(text),
             None => Ok(()),
         }
     }
@@ -68,18 +69,18 @@ impl Groups {
         let place = self.turn % COUNT;
         let (gone, next) = (self.groups[place], self.groups[(place + 1) % COUNT]);
         for space in spaces {
-            if vm.group_of(space) == Some(gone) {
-                if vm.end_group(gone) != Err(GroupError::InUse) {
+            if vm.space(space).group().map(Group::id) == Ok(gone) {
+                if vm.group(gone).end() != Err(GroupError::InUse) {
                     return Err("a group has ended that a space belongs to".into());
                 }
-                vm.set_group(space, next).map_err(text)?;
+                vm.space(space).set_group(next).map_err(text)?;
             }
         }
-        vm.end_group(gone).map_err(text)?;
-        self.groups[place] = vm.new_group(self.limit).map_err(text)?;
+        vm.group(gone).end().map_err(text)?;
+        self.groups[place] = vm.create_group(self.limit).map_err(text)?.id();
         if self.limit != u64::MAX {
-            vm.set_group_limit(next, self.limit / 2).map_err(text)?;
-            vm.set_group_limit(next, self.limit).map_err(text)?;
+            vm.group(next).set_limit(self.limit / 2).map_err(text)?;
+            vm.group(next).set_limit(self.limit).map_err(text)?;
         }
         Ok(())
     }
@@ -87,7 +88,7 @@ impl Groups {
     /// Whether each group is charged for no more than it may be.
     pub fn check<F: Format, R: ReverseMap>(&self, vm: &Vm<Machine, F, R>) -> Check {
         for &group in &self.groups {
-            let stats = vm.group_stats(group).ok_or("a group is not there")?;
+            let stats = vm.group(group).stats().map_err(text)?;
             if stats.usage > stats.limit {
                 return Err(format!("a group is above its limit: {stats:?}"));
             }

@@ -6,7 +6,7 @@ use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, Limits, MapRequest, Placement};
+use vellum::space::{Advice, FaultError, Limits, MapRequest, Placement, Space};
 
 const ZERO: CpuId = CpuId(0);
 /// Last page that shares its leaf table with those before it.
@@ -31,7 +31,7 @@ explored! {
 /// Threads of one space write words of the same pages; no store is lost.
 fn same_pages<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| world.anonymous(space, 0x1000, 3));
     let work = |cpu: CpuId| {
         for page in 0x1000..0x1003 {
@@ -59,7 +59,7 @@ fn same_pages<R: ReverseMap>() {
 /// that the table they share is freed and made again.
 fn neighbours<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     let work = |cpu: CpuId| {
         let page = 0x1000 + 4 * u64::from(cpu.0);
         for round in 1..4 {
@@ -69,7 +69,7 @@ fn neighbours<R: ReverseMap>() {
             world.store(cpu, space, at(page, 1), round).unwrap();
             assert_eq!(world.load(cpu, space, at(page + 1, 0)), Ok(round));
             assert_eq!(world.load(cpu, space, at(page, 1)), Ok(round));
-            world.vm.unmap(space, Vpn(page), 2).unwrap();
+            world.vm.space(space).unmap(Vpn(page), 2).unwrap();
             world.drain();
             assert_eq!(
                 world.load(cpu, space, at(page, 1)),
@@ -83,7 +83,7 @@ fn neighbours<R: ReverseMap>() {
 
 fn split_and_merge<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| {
         world.anonymous(space, 0x1000, 12);
         world.anonymous(space, 0x1020, 1);
@@ -93,11 +93,13 @@ fn split_and_merge<R: ReverseMap>() {
         for (first, pages) in [(2, 3), (5, 4), (0, 6)] {
             world
                 .vm
-                .protect(space, Vpn(0x1000 + first), pages, all)
+                .space(space)
+                .protect(Vpn(0x1000 + first), pages, all)
                 .unwrap();
             world
                 .vm
-                .protect(space, Vpn(0x1000 + first), pages, RW)
+                .space(space)
+                .protect(Vpn(0x1000 + first), pages, RW)
                 .unwrap();
         }
     };
@@ -111,7 +113,7 @@ fn split_and_merge<R: ReverseMap>() {
         }
     };
     world.run(&[&split, &touch, &touch]);
-    let maps = world.alone(|| world.vm.space_stats(space).unwrap());
+    let maps = world.alone(|| world.vm.space(space).stats().unwrap());
     // Parts that had their first stores at the same moment may have anon_vmas of
     // their own, which keeps them apart.
     if R::NAME.starts_with("anon_vma") {
@@ -126,7 +128,7 @@ fn split_and_merge<R: ReverseMap>() {
 /// rights, and unmaps everything, also what the two are unmapping.
 fn whole_beside_unmaps<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     let own = |cpu: CpuId| {
         let page = 0x1000 + 4 * u64::from(cpu.0);
         for round in 1..4 {
@@ -134,24 +136,24 @@ fn whole_beside_unmaps<R: ReverseMap>() {
             // It may be gone at once.
             let stored = world.store(cpu, space, at(page + 1, 0), round);
             assert!(matches!(stored, Ok(()) | Err(FaultError::NoRegion)));
-            world.vm.unmap(space, Vpn(page), 2).unwrap();
+            world.vm.space(space).unmap(Vpn(page), 2).unwrap();
             let gone = world.load(cpu, space, at(page + 1, 0));
             assert_eq!(gone, Err(FaultError::NoRegion));
         }
     };
     let whole = |cpu: CpuId| {
         for round in 0..3 {
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             for other in 1..3 {
                 let copied = world.load(cpu, child, at(0x1001 + 4 * other, 0));
                 assert!(matches!(copied, Ok(0..4) | Err(FaultError::NoRegion)));
             }
-            world.vm.exit(child).unwrap();
+            world.vm.space(child).exit().unwrap();
             let all = RW.union(Prot::EXECUTE);
             // Some of it is not mapped.
-            let _ = world.vm.protect(space, Vpn(0x1000), 12, all);
+            let _ = world.vm.space(space).protect(Vpn(0x1000), 12, all);
             if round == 1 {
-                world.vm.unmap(space, Vpn(0x1000), 12).unwrap();
+                world.vm.space(space).unmap(Vpn(0x1000), 12).unwrap();
             }
         }
     };
@@ -162,7 +164,7 @@ fn whole_beside_unmaps<R: ReverseMap>() {
 /// A mapping that takes the place of another is there throughout.
 fn replace<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| world.anonymous(space, 0x1000, 4));
     let replace = |_| {
         for _ in 0..3 {
@@ -186,20 +188,22 @@ fn replace<R: ReverseMap>() {
 
 fn grow<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| world.anonymous(space, 0x1000, 2));
     let grow = |_| {
         for _ in 0..2 {
             world
                 .vm
-                .remap(space, Vpn(0x1000), 2, 6, Placement::FixedFree(Vpn(0x1000)))
+                .space(space)
+                .remap(Vpn(0x1000), 2, 6, Placement::FixedFree(Vpn(0x1000)))
                 .unwrap();
             world
                 .vm
-                .remap(space, Vpn(0x1000), 6, 2, Placement::FixedFree(Vpn(0x1000)))
+                .space(space)
+                .remap(Vpn(0x1000), 6, 2, Placement::FixedFree(Vpn(0x1000)))
                 .unwrap();
             world.anonymous(space, 0x1002, 3);
-            world.vm.unmap(space, Vpn(0x1002), 3).unwrap();
+            world.vm.space(space).unmap(Vpn(0x1002), 3).unwrap();
         }
     };
     let touch = |cpu: CpuId| {
@@ -216,7 +220,7 @@ fn grow<R: ReverseMap>() {
 /// Pages go to and fro; whoever finds them finds what was stored.
 fn move_about<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     let homes = [EDGE - 2, 0x3000, 0x1204];
     world.alone(|| {
         world.anonymous(space, homes[0], 5);
@@ -229,7 +233,11 @@ fn move_about<R: ReverseMap>() {
     let move_pages = |_| {
         for (from, to) in [(0, 1), (1, 2), (2, 0)] {
             let to = Placement::Fixed(Vpn(homes[to]));
-            world.vm.remap(space, Vpn(homes[from]), 5, 5, to).unwrap();
+            world
+                .vm
+                .space(space)
+                .remap(Vpn(homes[from]), 5, 5, to)
+                .unwrap();
         }
     };
     let look = |cpu: CpuId| {
@@ -259,7 +267,7 @@ fn move_about<R: ReverseMap>() {
 /// A CPU that comes to the space in the middle of an unmap is flushed too.
 fn late_cpu<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| {
         world.anonymous(space, 0x1000, 1);
         world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
@@ -267,7 +275,7 @@ fn late_cpu<R: ReverseMap>() {
     });
     let unmapped = AtomicBool::new(false);
     let unmap = |cpu: CpuId| {
-        world.vm.unmap(space, Vpn(0x1000), 1).unwrap();
+        world.vm.space(space).unmap(Vpn(0x1000), 1).unwrap();
         unmapped.store(true, Ordering::SeqCst);
         for page in 0x2000..0x2003 {
             world.store(cpu, space, at(page, 0), 9).unwrap();
@@ -291,35 +299,36 @@ fn late_cpu<R: ReverseMap>() {
 fn freed_table<R: ReverseMap>() {
     let world = World::<R>::new(1, 256, "");
     world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let file = world.vm.create_shared_memory(2).unwrap();
+        let space = world.space();
+        let file = world.memory(2);
         world.object(space, file, 0, 0x1000, 2, true);
         world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
-        world.vm.set_size(file, 0).unwrap();
-        world.vm.unmap(space, Vpn(0x1000), 2).unwrap();
+        world.vm.file(file).set_size(0).unwrap();
+        world.vm.space(space).unmap(Vpn(0x1000), 2).unwrap();
         world.anonymous(space, 0x1000, 2);
         world.store(ZERO, space, at(0x1001, 0), 2).unwrap();
         assert_eq!(world.load(ZERO, space, at(0x1001, 0)), Ok(2));
-        world.vm.exit(space).unwrap();
-        world.vm.release_object(file).unwrap();
+        world.vm.space(space).exit().unwrap();
+        world.vm.file(file).release().unwrap();
     });
     world.finish(&[], &[]);
 }
 
 fn stack<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| {
         // The stack grows as close to what lies below it as its limit allows.
         let limits = Limits {
             stack_gap_pages: 3,
             ..Limits::default()
         };
-        assert!(world.vm.set_limits(space, limits));
+        world.vm.space(space).set_limits(limits).unwrap();
         let stack = MapRequest::anonymous(2, RW).growing_down();
         world
             .vm
-            .map(space, &stack.at(Placement::Fixed(Vpn(0x1010))))
+            .space(space)
+            .map(&stack.at(Placement::Fixed(Vpn(0x1010))))
             .unwrap();
         world.anonymous(space, 0x1000, 1);
     });
@@ -336,11 +345,15 @@ fn stack<R: ReverseMap>() {
 
 fn dont_need<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| world.anonymous(space, 0x1000, 3));
     let drop_pages = |_| {
         for advice in [Advice::DontNeed, Advice::Free, Advice::DontNeed] {
-            world.vm.advise(space, Vpn(0x1000), 2, advice).unwrap();
+            world
+                .vm
+                .space(space)
+                .advise(Vpn(0x1000), 2, advice)
+                .unwrap();
         }
     };
     let work = |cpu: CpuId| {
@@ -362,17 +375,25 @@ fn dont_need<R: ReverseMap>() {
 
 fn protect<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| world.anonymous(space, 0x1000, 3));
     let refused = AtomicBool::new(false);
     let protect = |cpu: CpuId| {
-        world.vm.protect(space, Vpn(0x1001), 1, Prot::READ).unwrap();
+        world
+            .vm
+            .space(space)
+            .protect(Vpn(0x1001), 1, Prot::READ)
+            .unwrap();
         refused.store(true, Ordering::SeqCst);
         let seen = world.load(cpu, space, at(0x1001, 0)).unwrap();
-        world.vm.protect(space, Vpn(0x1000), 3, Prot::READ).unwrap();
+        world
+            .vm
+            .space(space)
+            .protect(Vpn(0x1000), 3, Prot::READ)
+            .unwrap();
         assert_eq!(world.load(cpu, space, at(0x1001, 0)), Ok(seen));
         refused.store(false, Ordering::SeqCst);
-        world.vm.protect(space, Vpn(0x1000), 3, RW).unwrap();
+        world.vm.space(space).protect(Vpn(0x1000), 3, RW).unwrap();
     };
     let work = |cpu: CpuId| {
         for round in 1..8 {
@@ -392,7 +413,7 @@ fn protect<R: ReverseMap>() {
 
 fn out_of_memory<R: ReverseMap>() {
     let world = World::<R>::new(3, 96, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| world.anonymous(space, 0x1000, 100));
     let work = |cpu: CpuId| {
         let mut children = Vec::new();
@@ -403,11 +424,11 @@ fn out_of_memory<R: ReverseMap>() {
                 Err(error) => assert_eq!(error, FaultError::OutOfMemory),
             }
             if step % 12 == 5 {
-                children.extend(world.vm.fork(space));
+                children.extend(world.vm.space(space).fork().map(Space::id));
             }
         }
         for child in children {
-            world.vm.exit(child).unwrap();
+            world.vm.space(child).exit().unwrap();
         }
     };
     world.run(&[&work, &work, &work]);

@@ -8,7 +8,7 @@ use crate::world::{RW, World, at, pristine};
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, PageBytes, Placement, SpaceId};
+use vellum::space::{Advice, FaultError, PageBytes, Placement, ReadRequest, SpaceId, WriteRequest};
 use vellum_machine::Machine;
 use vellum_machine::store::Transfer;
 
@@ -31,7 +31,7 @@ explored! {
 
 fn truncate_faults<R: ReverseMap>() {
     let files = files::<R>(3, "faultaround=1");
-    let truncate = |_| files.world.vm.set_size(files.file, 2 << 12).unwrap();
+    let truncate = |_| files.world.vm.file(files.file).set_size(2 << 12).unwrap();
     let work = |cpu: CpuId| files.use_pages(cpu, 1..4);
     files.world.run(&[&truncate, &work, &work]);
     files.check_end(files.space, 2, &[SHARED, PRIVATE]);
@@ -44,10 +44,11 @@ fn truncate_around<R: ReverseMap>() {
         files
             .world
             .vm
-            .read_pages(files.file, 0, PAGES, |_, _| {})
+            .file(files.file)
+            .read(ReadRequest::pages(0, PAGES, |_, _| {}))
             .unwrap()
     });
-    let truncate = |_| files.world.vm.set_size(files.file, 2 << 12).unwrap();
+    let truncate = |_| files.world.vm.file(files.file).set_size(2 << 12).unwrap();
     let work = |cpu: CpuId| files.use_pages(cpu, u64::from(cpu.0)..4);
     files.world.run(&[&truncate, &work, &work]);
     files.check_end(files.space, 2, &[SHARED, PRIVATE]);
@@ -58,9 +59,9 @@ fn truncate_fork<R: ReverseMap>() {
     let files = files::<R>(3, "forkcopy=all,faultaround=4");
     files.world.alone(|| files.use_pages(ZERO, 0..PAGES));
     let child = AtomicU64::new(0);
-    let truncate = |_| files.world.vm.set_size(files.file, 2 << 12).unwrap();
+    let truncate = |_| files.world.vm.file(files.file).set_size(2 << 12).unwrap();
     let fork = |cpu: CpuId| {
-        let id = files.world.vm.fork(files.space).unwrap();
+        let id = files.world.vm.space(files.space).fork().unwrap().id();
         child.store(id.to_bits(), Ordering::SeqCst);
         let _ = files.world.store(cpu, id, at(PRIVATE + 3, 5), 1);
     };
@@ -75,19 +76,14 @@ fn truncate_fork<R: ReverseMap>() {
 fn truncate_remap<R: ReverseMap>() {
     let files = files::<R>(3, "");
     files.world.alone(|| files.use_pages(ZERO, 0..PAGES));
-    let truncate = |_| files.world.vm.set_size(files.file, 2 << 12).unwrap();
+    let truncate = |_| files.world.vm.file(files.file).set_size(2 << 12).unwrap();
     let remap = |_| {
         for (from, to) in [(SHARED, 0x11fe), (PRIVATE, 0x2000)] {
             files
                 .world
                 .vm
-                .remap(
-                    files.space,
-                    Vpn(from),
-                    PAGES,
-                    PAGES,
-                    Placement::Fixed(Vpn(to)),
-                )
+                .space(files.space)
+                .remap(Vpn(from), PAGES, PAGES, Placement::Fixed(Vpn(to)))
                 .unwrap();
         }
     };
@@ -105,14 +101,20 @@ fn truncate_remap<R: ReverseMap>() {
 fn truncate_unmap<R: ReverseMap>() {
     let files = files::<R>(3, "");
     files.world.alone(|| files.use_pages(ZERO, 0..PAGES));
-    let truncate = |_| files.world.vm.set_size(files.file, 1 << 12).unwrap();
+    let truncate = |_| files.world.vm.file(files.file).set_size(1 << 12).unwrap();
     let unmap = |_| {
         for base in [SHARED, PRIVATE] {
-            files.world.vm.unmap(files.space, Vpn(base + 2), 2).unwrap();
             files
                 .world
                 .vm
-                .advise(files.space, Vpn(base), 2, Advice::DontNeed)
+                .space(files.space)
+                .unmap(Vpn(base + 2), 2)
+                .unwrap();
+            files
+                .world
+                .vm
+                .space(files.space)
+                .advise(Vpn(base), 2, Advice::DontNeed)
                 .unwrap();
         }
     };
@@ -134,14 +136,15 @@ fn truncate_unmap<R: ReverseMap>() {
 fn truncate_protect<R: ReverseMap>() {
     let files = files::<R>(3, "");
     files.world.alone(|| files.use_pages(ZERO, 0..PAGES));
-    let truncate = |_| files.world.vm.set_size(files.file, 1 << 12).unwrap();
+    let truncate = |_| files.world.vm.file(files.file).set_size(1 << 12).unwrap();
     let protect = |_| {
         for prot in [RW.union(Prot::EXECUTE), RW] {
             for base in [SHARED, PRIVATE] {
                 files
                     .world
                     .vm
-                    .protect(files.space, Vpn(base + 2), 2, prot)
+                    .space(files.space)
+                    .protect(Vpn(base + 2), 2, prot)
                     .unwrap();
             }
         }
@@ -156,7 +159,7 @@ fn truncate_exit<R: ReverseMap>() {
     let files = files::<R>(3, "");
     let child = files.world.alone(|| {
         files.use_pages(ZERO, 0..PAGES);
-        let child = files.world.vm.fork(files.space).unwrap();
+        let child = files.world.vm.space(files.space).fork().unwrap().id();
         for page in 0..PAGES {
             files.world.load(ZERO, child, at(SHARED + page, 0)).unwrap();
             files
@@ -166,12 +169,12 @@ fn truncate_exit<R: ReverseMap>() {
         }
         child
     });
-    let truncate = |_| files.world.vm.set_size(files.file, 1 << 12).unwrap();
-    let exit = |_| assert_eq!(files.world.vm.exit(child), Ok(true));
+    let truncate = |_| files.world.vm.file(files.file).set_size(1 << 12).unwrap();
+    let exit = |_| assert_eq!(files.world.vm.space(child).exit(), Ok(true));
     let fork = |cpu: CpuId| {
-        let id = files.world.vm.fork(files.space).unwrap();
+        let id = files.world.vm.space(files.space).fork().unwrap().id();
         let _ = files.world.store(cpu, id, at(SHARED + 2, 1), 1);
-        assert_eq!(files.world.vm.exit(id), Ok(true));
+        assert_eq!(files.world.vm.space(id).exit(), Ok(true));
     };
     files.world.run(&[&truncate, &exit, &fork]);
     files.check_end(files.space, 1, &[SHARED, PRIVATE]);
@@ -186,25 +189,29 @@ fn truncate_reuse<R: ReverseMap>() {
     world.alone(|| {
         world
             .vm
-            .read_pages(files.file, 0, PAGES, |_, _| {})
+            .file(files.file)
+            .read(ReadRequest::pages(0, PAGES, |_, _| {}))
             .unwrap()
     });
     let truncate = |cpu: CpuId| {
         for end in [4, 2, 0] {
-            world.vm.set_size(files.file, end << 12).unwrap();
+            world.vm.file(files.file).set_size(end << 12).unwrap();
             world.drain();
-            let space = world.vm.create_space().unwrap();
+            let space = world.space();
             world.anonymous(space, 0x4_0000 + end, 1);
             world.store(cpu, space, at(0x4_0000 + end, 0), end).unwrap();
             assert_eq!(world.load(cpu, space, at(0x4_0000 + end, 0)), Ok(end));
-            assert_eq!(world.vm.exit(space), Ok(true));
+            assert_eq!(world.vm.space(space).exit(), Ok(true));
         }
     };
     let work = |cpu: CpuId| {
         for _ in 0..2 {
             for page in [5, 3, 4] {
                 let _ = world.load(cpu, files.space, at(SHARED + page, 0));
-                let _ = world.vm.read_pages(files.file, page, 1, |_, _| {});
+                let _ = world
+                    .vm
+                    .file(files.file)
+                    .read(ReadRequest::pages(page, 1, |_, _| {}));
             }
         }
     };
@@ -220,27 +227,33 @@ fn lookup_reuse<R: ReverseMap>() {
     const SECRET: u64 = 1 << 32;
     let world = World::<R>::new(3, 256, "");
     let (space, memory) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let memory = world.vm.create_shared_memory(1).unwrap();
+        let space = world.space();
+        let memory = world.memory(1);
         world.anonymous(space, 0x1000, 1);
         world.object(space, memory, 0, PRIVATE, 1, false);
-        world.vm.read_pages(memory, 0, 1, |_, _| {}).unwrap();
+        world
+            .vm
+            .file(memory)
+            .read(ReadRequest::pages(0, 1, |_, _| {}))
+            .unwrap();
         (space, memory)
     });
     let change = |cpu: CpuId| {
         for round in 1..8 {
-            world.vm.set_size(memory, 0).unwrap();
+            world.vm.file(memory).set_size(0).unwrap();
             let address = at(0x1000, 0);
-            world.vm.fault(space, address, Access::Write).unwrap();
+            world.vm.space(space).fault(address, Access::Write).unwrap();
             world.store(cpu, space, address, SECRET | round).unwrap();
             assert_eq!(world.load(cpu, space, address), Ok(SECRET | round));
             world
                 .vm
-                .advise(space, Vpn(0x1000), 1, Advice::DontNeed)
+                .space(space)
+                .advise(Vpn(0x1000), 1, Advice::DontNeed)
                 .unwrap();
             world
                 .vm
-                .write_pages(memory, 0, 1, |_, bytes| bytes.fill(round))
+                .file(memory)
+                .write(WriteRequest::pages(0, 1, |_, bytes| bytes.fill(round)))
                 .unwrap();
         }
     };
@@ -251,7 +264,11 @@ fn lookup_reuse<R: ReverseMap>() {
                 bytes.read(0, &mut word);
                 assert!(u64::from_le_bytes(word) < SECRET, "read of another page");
             };
-            world.vm.read_pages(memory, 0, 1, read).unwrap();
+            world
+                .vm
+                .file(memory)
+                .read(ReadRequest::pages(0, 1, read))
+                .unwrap();
         }
     };
     let copy = |cpu: CpuId| {
@@ -263,7 +280,8 @@ fn lookup_reuse<R: ReverseMap>() {
             }
             world
                 .vm
-                .advise(space, Vpn(PRIVATE), 1, Advice::DontNeed)
+                .space(space)
+                .advise(Vpn(PRIVATE), 1, Advice::DontNeed)
                 .unwrap();
         }
     };
@@ -276,12 +294,12 @@ fn lookup_reuse<R: ReverseMap>() {
 fn truncate_memory<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "faultaround=4");
     let (space, memory) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let memory = world.vm.create_shared_memory(4).unwrap();
+        let space = world.space();
+        let memory = world.memory(4);
         world.object(space, memory, 0, SHARED, 4, true);
         (space, memory)
     });
-    let truncate = |_| world.vm.set_size(memory, 1 << 12).unwrap();
+    let truncate = |_| world.vm.file(memory).set_size(1 << 12).unwrap();
     let work = |cpu: CpuId| {
         for page in [3, 2, 0] {
             let stored = world.store(cpu, space, at(SHARED + page, u64::from(cpu.0)), 7);
@@ -308,7 +326,11 @@ fn fill<R: ReverseMap>() {
     let files = files::<R>(4, "");
     let work = |cpu: CpuId| files.use_pages(cpu, 0..2);
     let read = |_| {
-        let seen = files.world.vm.read_pages(files.file, 0, 2, |_, _| {});
+        let seen = files
+            .world
+            .vm
+            .file(files.file)
+            .read(ReadRequest::pages(0, 2, |_, _| {}));
         assert_eq!(seen, Ok(2));
     };
     files.world.run(&[&work, &read, &work, &work]);
@@ -355,10 +377,11 @@ fn truncate_extend<R: ReverseMap>() {
     let world = &files.world;
     let change = |_| {
         for round in 1..4 {
-            world.vm.set_size(files.file, 1 << 12).unwrap();
+            world.vm.file(files.file).set_size(1 << 12).unwrap();
             world
                 .vm
-                .write_pages(files.file, 1, 2, |_, bytes| bytes.fill(round))
+                .file(files.file)
+                .write(WriteRequest::pages(1, 2, |_, bytes| bytes.fill(round)))
                 .unwrap();
         }
     };
@@ -367,7 +390,10 @@ fn truncate_extend<R: ReverseMap>() {
             for page in [1, 2] {
                 let _ = world.load(cpu, files.space, at(SHARED + page, 0));
                 let _ = world.store(cpu, files.space, at(PRIVATE + page, 1), 1);
-                let _ = world.vm.read_pages(files.file, page, 1, |_, _| {});
+                let _ = world
+                    .vm
+                    .file(files.file)
+                    .read(ReadRequest::pages(page, 1, |_, _| {}));
             }
         }
     };

@@ -26,7 +26,7 @@ explored! {
 fn world_with_region<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
     let world = World::<R>::new(cpus, 1024, "folio=32k");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, BASE, PAGES);
         space
     });
@@ -50,7 +50,7 @@ fn first_stores<R: ReverseMap>() {
     world.run(&[&work, &work, &work]);
     world.alone(|| {
         assert_eq!(world.vm.stats().events.folio_maps, 1);
-        assert_eq!(world.vm.space_stats(space).unwrap().rss.anonymous, 8);
+        assert_eq!(world.vm.space(space).stats().unwrap().rss.anonymous, 8);
         for page in [0, 2, 4].map(|page| BASE + page) {
             assert_eq!(world.load(ZERO, space, at(page, 1)), Ok(page));
         }
@@ -80,7 +80,7 @@ fn sizes<R: ReverseMap>() {
 
 fn beside_unmap<R: ReverseMap>() {
     let (world, space) = world_with_region::<R>(2);
-    let unmap = |_| world.vm.unmap(space, Vpn(BASE + 3), 3).unwrap();
+    let unmap = |_| world.vm.space(space).unmap(Vpn(BASE + 3), 3).unwrap();
     let store = |cpu: CpuId| {
         for page in [1, 9] {
             world.store(cpu, space, at(BASE + page, 0), page).unwrap();
@@ -102,7 +102,7 @@ fn beside_fork<R: ReverseMap>() {
     let (world, space) = world_with_region::<R>(2);
     let child = std::sync::Mutex::new(None);
     let fork = |cpu: CpuId| {
-        let made = world.vm.fork(space).unwrap();
+        let made = world.vm.space(space).fork().unwrap().id();
         // All of the parent's stores before the fork, and none after.
         let seen = world.load(cpu, made, at(BASE + 1, 0)).unwrap();
         assert!(seen <= 2, "{seen}");
@@ -125,11 +125,11 @@ fn beside_protect<R: ReverseMap>() {
     let (world, space) = world_with_region::<R>(2);
     let protect = |cpu: CpuId| {
         let first = Vpn(BASE + 2);
-        world.vm.protect(space, first, 4, Prot::READ).unwrap();
+        world.vm.space(space).protect(first, 4, Prot::READ).unwrap();
         let refused = world.store(cpu, space, at(BASE + 2, 0), 1);
         assert_eq!(refused, Err(FaultError::Protection));
         assert_eq!(world.load(cpu, space, at(BASE + 2, 0)), Ok(0));
-        world.vm.protect(space, first, 4, RW).unwrap();
+        world.vm.space(space).protect(first, 4, RW).unwrap();
     };
     let store = |cpu: CpuId| {
         world.store(cpu, space, at(BASE + 1, 0), 5).unwrap();
@@ -148,7 +148,7 @@ fn beside_lookup<R: ReverseMap>() {
     };
     let look = |_| {
         let pages = PageRange::new(Vpn(BASE), PAGES);
-        let report = world.vm.scan_space(space, pages).unwrap();
+        let report = world.vm.space(space).scan(pages).unwrap();
         assert_eq!(report.hits, report.pages, "{report:?}");
     };
     world.run(&[&store, &look]);
@@ -160,7 +160,11 @@ fn beside_advice<R: ReverseMap>() {
     let advise = |_| {
         for order in [Some(1), Some(0), None] {
             let advice = Advice::Folio(order);
-            world.vm.advise(space, Vpn(BASE + 4), 8, advice).unwrap();
+            world
+                .vm
+                .space(space)
+                .advise(Vpn(BASE + 4), 8, advice)
+                .unwrap();
         }
     };
     let store = |cpu: CpuId| {
@@ -170,7 +174,7 @@ fn beside_advice<R: ReverseMap>() {
         }
     };
     world.run(&[&advise, &store]);
-    world.alone(|| assert_eq!(world.vm.space_stats(space).unwrap().regions, 1));
+    world.alone(|| assert_eq!(world.vm.space(space).stats().unwrap().regions, 1));
     end(&world, &[space]);
 }
 
@@ -180,7 +184,11 @@ fn beside_dont_need<R: ReverseMap>() {
     // The table becomes empty, and is unlinked, or gets a folio.
     let drop = |_| {
         let first = Vpn(BASE + 8);
-        world.vm.advise(space, first, 8, Advice::DontNeed).unwrap();
+        world
+            .vm
+            .space(space)
+            .advise(first, 8, Advice::DontNeed)
+            .unwrap();
     };
     let store = |cpu: CpuId| {
         world.store(cpu, space, at(BASE + 1, 0), 5).unwrap();

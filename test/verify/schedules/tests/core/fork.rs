@@ -6,7 +6,7 @@ use crate::world::{RW, World, at};
 use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, SpaceId};
+use vellum::space::{FaultError, Space, SpaceId};
 
 const ZERO: CpuId = CpuId(0);
 
@@ -29,16 +29,16 @@ explored! {
 /// one value, for good, and the parent loses none of its stores.
 fn snapshot<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| world.anonymous(space, 0x1000, 2));
     let fork = |cpu: CpuId| {
         for _ in 0..2 {
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             let seen = [0x1000, 0x1001].map(|page| world.load(cpu, child, at(page, 0)).unwrap());
             world.store(cpu, child, at(0x1001, 1), 99).unwrap();
             let again = [0x1000, 0x1001].map(|page| world.load(cpu, child, at(page, 0)).unwrap());
             assert_eq!(seen, again, "the parent stores to the child's pages");
-            world.vm.exit(child).unwrap();
+            world.vm.space(child).exit().unwrap();
         }
     };
     let store = |cpu: CpuId| {
@@ -57,19 +57,19 @@ fn snapshot<R: ReverseMap>() {
 /// The same where the storing CPU loads the space in the middle of the fork.
 fn late_cpu<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| {
-        assert!(world.vm.share_space(space));
+        world.vm.space(space).share().unwrap();
         world.anonymous(space, 0x1000, 1);
         world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
     });
     let fork = |cpu: CpuId| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         let seen = world.load(cpu, child, at(0x1000, 0)).unwrap();
         for _ in 0..4 {
             assert_eq!(world.load(cpu, child, at(0x1000, 0)), Ok(seen));
         }
-        world.vm.exit(child).unwrap();
+        world.vm.space(child).exit().unwrap();
     };
     let store = |cpu: CpuId| {
         for round in 2..6 {
@@ -84,13 +84,13 @@ fn late_cpu<R: ReverseMap>() {
 fn both_copy<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let spaces = world.alone(|| {
-        let parent = world.vm.create_space().unwrap();
+        let parent = world.space();
         world.anonymous(parent, 0x1000, 3);
         for page in 0x1000..0x1003 {
             world.store(ZERO, parent, at(page, 7), page).unwrap();
         }
-        let child = world.vm.fork(parent).unwrap();
-        [parent, child, world.vm.fork(child).unwrap()]
+        let child = world.vm.space(parent).fork().unwrap().id();
+        [parent, child, world.vm.space(child).fork().unwrap().id()]
     });
     let work = |cpu: CpuId| {
         let (own, id) = (u64::from(cpu.0), spaces[usize::from(cpu.0)]);
@@ -110,12 +110,15 @@ fn both_copy<R: ReverseMap>() {
 fn children_end<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let (parent, children) = world.alone(|| {
-        let parent = world.vm.create_space().unwrap();
+        let parent = world.space();
         world.anonymous(parent, 0x1000, 4);
         for page in 0x1000..0x1004 {
             world.store(ZERO, parent, at(page, 0), page).unwrap();
         }
-        (parent, [(); 2].map(|()| world.vm.fork(parent).unwrap()))
+        (
+            parent,
+            [(); 2].map(|()| world.vm.space(parent).fork().unwrap().id()),
+        )
     });
     let work = |cpu: CpuId| {
         for page in 0x1000..0x1004 {
@@ -128,13 +131,13 @@ fn children_end<R: ReverseMap>() {
         world.store(cpu, child, at(0x1001, 1), 6).unwrap();
         assert_eq!(world.load(cpu, child, at(0x1002, 1)), Ok(0));
         assert_eq!(world.load(cpu, child, at(0x1001, 0)), Ok(0x1001));
-        assert_eq!(world.vm.exit(child), Ok(true));
+        assert_eq!(world.vm.space(child).exit(), Ok(true));
         world.drain();
-        let next = world.vm.create_space().unwrap();
+        let next = world.space();
         world.anonymous(next, 0x1000, 2);
         assert_eq!(world.load(cpu, next, at(0x1000, 0)), Ok(0));
         world.store(cpu, next, at(0x1001, 0), 9).unwrap();
-        assert_eq!(world.vm.exit(next), Ok(true));
+        assert_eq!(world.vm.space(next).exit(), Ok(true));
     };
     world.run(&[&work, &end, &end]);
     world.finish(&[parent], &[]);
@@ -145,10 +148,10 @@ fn children_end<R: ReverseMap>() {
 fn copies_are_coherent<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let (space, child) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, 0x1000, 2);
         world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
-        (space, world.vm.fork(space).unwrap())
+        (space, world.vm.space(space).fork().unwrap().id())
     });
     let stored = AtomicU64::new(0);
     let copy = |cpu: CpuId| {
@@ -180,13 +183,13 @@ fn copies_are_coherent<R: ReverseMap>() {
 /// Regions with private pages are merged with ones without; fork copies them.
 fn fork_after_merge<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     let tails = [0x1002, 0x1012, 0x1022, 0x1032, 0x1042, 0x1052];
     world.alone(|| {
         for tail in tails {
             world.anonymous(space, tail - 2, 4);
             let prot = RW.union(Prot::EXECUTE);
-            world.vm.protect(space, Vpn(tail), 2, prot).unwrap();
+            world.vm.space(space).protect(Vpn(tail), 2, prot).unwrap();
         }
     });
     let store = |cpu: CpuId| {
@@ -196,17 +199,17 @@ fn fork_after_merge<R: ReverseMap>() {
     };
     let merge = |_| {
         for tail in tails {
-            world.vm.protect(space, Vpn(tail), 2, RW).unwrap();
+            world.vm.space(space).protect(Vpn(tail), 2, RW).unwrap();
         }
     };
     world.run(&[&merge, &store]);
     world.alone(|| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         for tail in tails {
             let seen = world.load(ZERO, child, at(tail, 0));
             assert_eq!(seen, Ok(8), "the child lost a page");
         }
-        world.vm.exit(child).unwrap();
+        world.vm.space(child).exit().unwrap();
     });
     world.finish(&[space], &[]);
 }
@@ -214,22 +217,23 @@ fn fork_after_merge<R: ReverseMap>() {
 fn last_exits<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space) && world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
+        world.vm.space(space).share().unwrap();
         world.anonymous(space, 0x1000, 2);
         space
     });
     let ended = AtomicU64::new(0);
     let work = |cpu: CpuId| {
         world.store(cpu, space, at(0x1000, 0), 3).unwrap();
-        if world.vm.exit(space).unwrap() {
+        if world.vm.space(space).exit().unwrap() {
             ended.fetch_add(1, Ordering::SeqCst);
         }
     };
     world.run(&[&work, &work, &work]);
     assert_eq!(ended.load(Ordering::SeqCst), 1);
     assert_eq!(
-        world.alone(|| world.vm.exit(space)),
+        world.alone(|| world.vm.space(space).exit()),
         Err(vellum::space::MapError::NoSpace)
     );
     world.finish(&[], &[]);
@@ -239,25 +243,25 @@ fn last_exits<R: ReverseMap>() {
 /// that then begins in the same place has nobody but its own task.
 fn share_beside_exit<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     let (shared, ended) = (AtomicU64::new(0), AtomicU64::new(0));
     let next = AtomicU64::new(0);
     let share = |_| {
-        let joined = world.vm.share_space(space);
-        shared.store(joined.into(), Ordering::SeqCst);
+        let joined = world.vm.space(space).share();
+        shared.store(joined.is_ok().into(), Ordering::SeqCst);
     };
     let leave = |_| {
-        let last = world.vm.exit(space).unwrap();
+        let last = world.vm.space(space).exit().unwrap();
         ended.store(last.into(), Ordering::SeqCst);
         for _ in 0..3 {
             world.vm.idle();
         }
-        let id = world.vm.create_space().unwrap();
+        let id = world.space();
         next.store(id.to_bits(), Ordering::SeqCst);
     };
     world.run(&[&share, &leave]);
     let next = SpaceId::from_bits(next.into_inner());
-    let users = |id| world.vm.space_stats(id).map(|stats| stats.users);
+    let users = |id| world.vm.space(id).stats().map(|stats| stats.users).ok();
     world.alone(|| {
         let shared = shared.load(Ordering::SeqCst);
         assert_eq!(shared + ended.load(Ordering::SeqCst), 1, "both, or neither");
@@ -274,11 +278,11 @@ fn names<R: ReverseMap>() {
     let name = AtomicU64::new(0);
     let make = |cpu: CpuId| {
         for round in 1..6 {
-            let id = world.vm.create_space().unwrap();
+            let id = world.space();
             world.anonymous(id, 0x1000, 1);
             world.store(cpu, id, at(0x1000, 0), round).unwrap();
             name.store(id.to_bits(), Ordering::SeqCst);
-            assert_eq!(world.vm.exit(id), Ok(true));
+            assert_eq!(world.vm.space(id).exit(), Ok(true));
         }
     };
     let look = |_| {
@@ -289,8 +293,8 @@ fn names<R: ReverseMap>() {
             }
             let id = SpaceId::from_bits(bits);
             // Not one of its tasks: the calls may only say no.
-            let _ = world.vm.space_stats(id);
-            let refused = world.vm.fault(id, at(0x1000, 0), Access::Read);
+            let _ = world.vm.space(id).stats();
+            let refused = world.vm.space(id).fault(at(0x1000, 0), Access::Read);
             assert!(
                 matches!(
                     refused,
@@ -298,7 +302,7 @@ fn names<R: ReverseMap>() {
                 ),
                 "{refused:?}"
             );
-            let _ = world.vm.unmap(id, Vpn(0x1000), 1);
+            let _ = world.vm.space(id).unmap(Vpn(0x1000), 1);
         }
     };
     world.run(&[&make, &look]);
@@ -307,33 +311,30 @@ fn names<R: ReverseMap>() {
 
 fn pinned<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| {
         world.anonymous(space, 0x1000, 2);
         world.store(ZERO, space, at(0x1000, 0), 1).unwrap();
     });
     let fork = |cpu: CpuId| {
         for _ in 0..2 {
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             assert_eq!(world.load(cpu, child, at(0x1000, 0)), Ok(1));
             let seen = world.load(cpu, child, at(0x1000, 1)).unwrap();
             world.store(cpu, child, at(0x1000, 2), 9).unwrap();
             assert_eq!(world.load(cpu, child, at(0x1000, 1)), Ok(seen));
-            world.vm.exit(child).unwrap();
+            world.vm.space(child).exit().unwrap();
         }
     };
     let pin = |cpu: CpuId| {
         for round in 1..4 {
             let mut frames = [Pfn::NONE; 2];
-            world
-                .vm
-                .pin_pages(space, Vpn(0x1000), Access::Write, &mut frames)
+            let pinned = (world.vm.space(space))
+                .pin_pages(Vpn(0x1000), Access::Write, &mut frames)
                 .unwrap();
             world.store(cpu, space, at(0x1000, 1), round).unwrap();
-            let word = world.machine().ram_word(frames[0], 8);
+            let word = world.machine().ram_word(pinned[0], 8);
             assert_eq!(word, Some(round), "a pinned page was replaced");
-            // SAFETY: pinned above, and not unpinned since.
-            unsafe { world.vm.unpin(&frames) };
         }
     };
     world.run(&[&fork, &pin]);
@@ -342,7 +343,7 @@ fn pinned<R: ReverseMap>() {
 
 fn many_forks<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "forkcopy=all");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| {
         world.anonymous(space, 0x1000, 12);
         for page in 0x1000..0x100c {
@@ -352,7 +353,7 @@ fn many_forks<R: ReverseMap>() {
     let work = |cpu: CpuId| {
         for round in 0..2 {
             let own = u64::from(cpu.0);
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             world
                 .store(cpu, space, at(0x1001 + own, 1 + own), round)
                 .unwrap();
@@ -360,11 +361,11 @@ fn many_forks<R: ReverseMap>() {
             for page in [0x1000, 0x1003, 0x1007, 0x100b] {
                 assert_eq!(world.load(cpu, child, at(page, 0)), Ok(page));
             }
-            let grandchild = world.vm.fork(child).unwrap();
-            world.vm.exit(child).unwrap();
+            let grandchild = world.vm.space(child).fork().unwrap().id();
+            world.vm.space(child).exit().unwrap();
             assert_eq!(world.load(cpu, grandchild, at(0x1002, 0)), Ok(own));
             assert_eq!(world.load(cpu, space, at(0x1001 + own, 1 + own)), Ok(round));
-            world.vm.exit(grandchild).unwrap();
+            world.vm.space(grandchild).exit().unwrap();
         }
     };
     world.run(&[&work, &work, &work]);
@@ -373,7 +374,7 @@ fn many_forks<R: ReverseMap>() {
 
 fn fork_without_memory<R: ReverseMap>() {
     let world = World::<R>::new(3, 80, "");
-    let space = world.alone(|| world.vm.create_space().unwrap());
+    let space = world.alone(|| world.space());
     world.alone(|| {
         world.anonymous(space, 0x1000, 6);
         for page in 0x1000..0x1006 {
@@ -383,7 +384,7 @@ fn fork_without_memory<R: ReverseMap>() {
     let work = |cpu: CpuId| {
         let mut children = Vec::new();
         for _ in 0..6 {
-            children.extend(world.vm.fork(space));
+            children.extend(world.vm.space(space).fork().map(Space::id));
             for page in 0x1000..0x1006 {
                 assert_eq!(world.load(cpu, space, at(page, 0)), Ok(page));
                 let _ = world.store(cpu, space, at(page, 1), 1);
@@ -391,7 +392,7 @@ fn fork_without_memory<R: ReverseMap>() {
         }
         for child in children {
             assert_eq!(world.load(cpu, child, at(0x1005, 0)), Ok(0x1005));
-            world.vm.exit(child).unwrap();
+            world.vm.space(child).exit().unwrap();
         }
     };
     world.run(&[&work, &work, &work]);

@@ -8,7 +8,7 @@ use vellum::SpaceId;
 use vellum::addr::{Access, Vpn};
 use vellum::platform::{CpuId, GroupId, Platform};
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, GroupError};
+use vellum::space::{Advice, GroupError, WriteRequest};
 
 const PRIVATE: u64 = 0x1800;
 const SHARED: u64 = 0x1000;
@@ -39,8 +39,8 @@ impl<R: ReverseMap> World<R> {
     /// A space of a group with private memory.
     fn member(&self, group: GroupId) -> SpaceId {
         self.alone(|| {
-            let space = self.vm.create_space().unwrap();
-            self.vm.set_group(space, group).unwrap();
+            let space = self.vm.create_space().unwrap().id();
+            self.vm.space(space).set_group(group).unwrap();
             self.anonymous(space, PRIVATE, PAGES);
             space
         })
@@ -48,7 +48,7 @@ impl<R: ReverseMap> World<R> {
 
     fn usage(&self, group: GroupId) -> u64 {
         self.audit();
-        self.alone(|| self.vm.group_stats(group).unwrap().usage)
+        self.alone(|| self.vm.group(group).stats().unwrap().usage)
     }
 }
 
@@ -56,10 +56,10 @@ impl<R: ReverseMap> World<R> {
 /// another take its place.
 fn ends_with<R: ReverseMap>(design: &str) {
     let world = world_with_swap::<R>(design);
-    let group = world.alone(|| world.vm.new_group(STOCKED).unwrap());
+    let group = world.alone(|| world.vm.create_group(STOCKED).unwrap().id());
     let spaces = [world.member(group), world.member(group)];
     let file = world.alone(|| {
-        let file = world.vm.create_file(STORE, PAGES).unwrap();
+        let file = world.stored(STORE, PAGES);
         for space in spaces {
             world.object(space, file, 0, SHARED, PAGES, true);
         }
@@ -74,25 +74,29 @@ fn ends_with<R: ReverseMap>(design: &str) {
                     .unwrap();
                 world.load(cpu, space, at(SHARED + page, 0)).unwrap();
             }
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             world.store(cpu, space, at(PRIVATE, 0), round + 10).unwrap();
             assert_eq!(world.load(cpu, child, at(PRIVATE, 0)), Ok(round));
-            world.vm.load(space).unwrap();
-            world.vm.exit(child).unwrap();
+            world.vm.space(space).load().unwrap();
+            world.vm.space(child).exit().unwrap();
             let advice = [Advice::DontNeed, Advice::PageOut][round as usize % 2];
-            world.vm.advise(space, Vpn(PRIVATE), 3, advice).unwrap();
+            world
+                .vm
+                .space(space)
+                .advise(Vpn(PRIVATE), 3, advice)
+                .unwrap();
         }
     };
     let end = |_: CpuId| {
         let mut old = group;
         for _ in 0..2 {
-            let new = world.vm.new_group(STOCKED).unwrap();
+            let new = world.vm.create_group(STOCKED).unwrap().id();
             world.vm.reclaim_pages(2);
             loop {
                 for space in spaces {
-                    world.vm.set_group(space, new).unwrap();
+                    world.vm.space(space).set_group(new).unwrap();
                 }
-                match world.vm.end_group(old) {
+                match world.vm.group(old).end() {
                     Ok(()) => break,
                     // A child is in it.
                     Err(GroupError::InUse) => world.machine().relax(0),
@@ -120,32 +124,35 @@ fn ends_of_generations<R: ReverseMap>() {
 fn dirty<R: ReverseMap>() {
     const PAGE: u64 = 4096;
     let world = World::<R>::new(3, 256, LISTS);
-    let group = world.alone(|| world.vm.new_group(STOCKED).unwrap());
+    let group = world.alone(|| world.vm.create_group(STOCKED).unwrap().id());
     let spaces = [world.member(group), world.member(group)];
-    let file = world.alone(|| world.vm.create_file(STORE, PAGES).unwrap());
+    let file = world.alone(|| world.stored(STORE, PAGES));
     let work = |cpu: CpuId| {
         let number = usize::from(cpu.0);
-        world.vm.load(spaces[number]).unwrap();
+        world.vm.space(spaces[number]).load().unwrap();
         for round in 1..6_u8 {
             for page in 0..PAGES {
                 let data = [round; PAGE as usize];
-                let written = world.vm.write_at(file, page * PAGE, &[&data]);
+                let written = world
+                    .vm
+                    .file(file)
+                    .write(WriteRequest::bytes(page * PAGE, &[&data]));
                 assert_eq!(written, Ok(data.len()));
             }
             match number {
-                0 => _ = world.vm.sync(file).unwrap(),
-                _ => world.vm.set_size(file, 2 * PAGE).unwrap(),
+                0 => _ = world.vm.file(file).sync().unwrap(),
+                _ => world.vm.file(file).set_size(2 * PAGE).unwrap(),
             }
         }
     };
     let end = |_: CpuId| {
         let mut old = group;
         for _ in 0..3 {
-            let new = world.vm.new_group(STOCKED).unwrap();
+            let new = world.vm.create_group(STOCKED).unwrap().id();
             for space in spaces {
-                world.vm.set_group(space, new).unwrap();
+                world.vm.space(space).set_group(new).unwrap();
             }
-            world.vm.end_group(old).unwrap();
+            world.vm.group(old).end().unwrap();
             old = new;
         }
         old
@@ -157,10 +164,10 @@ fn dirty<R: ReverseMap>() {
     world.audit();
     world.alone(|| {
         let left = GroupId::from_bits(last.load(Ordering::Relaxed));
-        let dirty = world.vm.group_stats(left).unwrap().dirty;
-        assert!(dirty <= world.vm.object_stats(file).unwrap().dirty);
-        world.vm.sync(file).unwrap();
-        assert_eq!(world.vm.group_stats(left).unwrap().dirty, 0);
+        let dirty = world.vm.group(left).stats().unwrap().dirty;
+        assert!(dirty <= world.vm.file(file).stats().unwrap().dirty);
+        world.vm.file(file).sync().unwrap();
+        assert_eq!(world.vm.group(left).stats().unwrap().dirty, 0);
     });
     world.finish(&spaces, &[file]);
 }
@@ -168,7 +175,7 @@ fn dirty<R: ReverseMap>() {
 /// Two CPUs charge and uncharge a group by way of their stocks, which a third takes back.
 fn stocks<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, LISTS);
-    let group = world.alone(|| world.vm.new_group(STOCKED).unwrap());
+    let group = world.alone(|| world.vm.create_group(STOCKED).unwrap().id());
     let spaces = [world.member(group), world.member(group)];
     let work = |cpu: CpuId| {
         let space = spaces[usize::from(cpu.0)];
@@ -178,21 +185,22 @@ fn stocks<R: ReverseMap>() {
             }
             world
                 .vm
-                .advise(space, Vpn(PRIVATE + 1), PAGES - 1, Advice::DontNeed)
+                .space(space)
+                .advise(Vpn(PRIVATE + 1), PAGES - 1, Advice::DontNeed)
                 .unwrap();
         }
     };
     let take = |_: CpuId| {
         for turn in 0..4 {
             let limit = STOCKED * (1 + turn % 2);
-            assert_eq!(world.vm.set_group_limit(group, limit), Ok(0));
+            assert_eq!(world.vm.group(group).set_limit(limit), Ok(0));
         }
     };
     world.run(&[&work, &work, &take]);
     assert_eq!(world.usage(group), 2);
     world.finish(&spaces, &[]);
     assert_eq!(world.usage(group), 0);
-    world.alone(|| world.vm.end_group(group).unwrap());
+    world.alone(|| world.vm.group(group).end().unwrap());
     world.audit();
 }
 
@@ -200,7 +208,7 @@ fn stocks<R: ReverseMap>() {
 /// raises the limit.
 fn lowered<R: ReverseMap>() {
     let world = world_with_swap::<R>(LISTS);
-    let group = world.alone(|| world.vm.new_group(8).unwrap());
+    let group = world.alone(|| world.vm.create_group(8).unwrap().id());
     let spaces = [world.member(group), world.member(group)];
     let work = |cpu: CpuId| {
         let space = spaces[usize::from(cpu.0)];
@@ -223,7 +231,7 @@ fn lowered<R: ReverseMap>() {
     };
     let lower = |_: CpuId| {
         for limit in [5, 9, 4, 8] {
-            world.vm.set_group_limit(group, limit).unwrap();
+            world.vm.group(group).set_limit(limit).unwrap();
         }
     };
     world.run(&[&work, &work, &lower]);
@@ -235,7 +243,7 @@ fn lowered<R: ReverseMap>() {
 /// A space ends while it moves, and a group while spaces would join it.
 fn moves<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, LISTS);
-    let groups = world.alone(|| [(); 2].map(|()| world.vm.new_group(50).unwrap()));
+    let groups = world.alone(|| [(); 2].map(|()| world.vm.create_group(50).unwrap().id()));
     let spaces = [world.member(groups[0]), world.member(groups[0])];
     let end = |cpu: CpuId| {
         for page in 0..PAGES {
@@ -244,31 +252,37 @@ fn moves<R: ReverseMap>() {
                 .unwrap();
         }
         // The CPU must not run in a space that ends.
-        world.vm.load(spaces[1]).unwrap();
-        world.vm.exit(spaces[0]).unwrap();
+        world.vm.space(spaces[1]).load().unwrap();
+        world.vm.space(spaces[0]).exit().unwrap();
     };
     let moving = |_: CpuId| {
         for turn in 0..4 {
-            let moved = world.vm.set_group(spaces[0], groups[turn % 2]);
+            let moved = world.vm.space(spaces[0]).set_group(groups[turn % 2]);
             assert!(matches!(
                 moved,
                 Ok(()) | Err(GroupError::NoSpace | GroupError::NoGroup)
             ));
-            let _ = world.vm.fault(spaces[1], PRIVATE << 12, Access::Write);
+            let _ = world
+                .vm
+                .space(spaces[1])
+                .fault(PRIVATE << 12, Access::Write);
         }
     };
     let ending = |_: CpuId| {
-        let _ = world.vm.end_group(groups[1]);
-        let _ = world.vm.end_group(groups[0]);
+        let _ = world.vm.group(groups[1]).end();
+        let _ = world.vm.group(groups[0]).end();
     };
     world.run(&[&end, &moving, &ending]);
     world.finish(&spaces[1..], &[]);
     world.alone(|| {
         for group in groups {
-            let stats = world.vm.group_stats(group);
-            assert!(stats.is_none_or(|stats| stats.spaces == 0 && stats.usage == 0));
-            let _ = world.vm.end_group(group);
-            assert_eq!(world.vm.group_stats(group), None, "nobody is in it");
+            let stats = world.vm.group(group).stats();
+            assert!(
+                stats.is_err() || stats.is_ok_and(|stats| stats.spaces == 0 && stats.usage == 0)
+            );
+            let _ = world.vm.group(group).end();
+            let gone = world.vm.group(group).stats();
+            assert_eq!(gone, Err(GroupError::NoGroup), "nobody is in it");
         }
     });
     world.audit();

@@ -6,7 +6,7 @@ use vellum::addr::{PageRange, Prot, Vpn};
 use vellum::frame::{Request, Site};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, FileError};
+use vellum::space::{Advice, FaultError, FileError, WriteRequest};
 use vellum::{ObjectId, SpaceId};
 
 const ZERO: CpuId = CpuId(0);
@@ -36,9 +36,9 @@ fn shared<R: ReverseMap>() -> Shared<R> {
     let mut world = World::<R>::new(3, FRAMES, "huge=always");
     world.swap_on(40);
     let (spaces, object) = world.alone(|| {
-        let object = world.vm.create_shared_memory(PAGES).unwrap();
+        let object = world.memory(PAGES);
         let spaces = [(); 2].map(|()| {
-            let space = world.vm.create_space().unwrap();
+            let space = world.space();
             world.object(space, object, 0, BASE, PAGES, true);
             space
         });
@@ -89,7 +89,9 @@ fn first_uses<R: ReverseMap>() {
     };
     let write = |_| {
         let word = 200_u64.to_le_bytes();
-        let written = (world.vm).write_at(shared.object, 200 * PAGE + 8, &[&word]);
+        let written = (world.vm)
+            .file(shared.object)
+            .write(WriteRequest::bytes(200 * PAGE + 8, &[&word]));
         assert_eq!(written, Ok(8));
     };
     world.run(&[&use_one, &use_one, &write]);
@@ -101,9 +103,9 @@ fn cut<R: ReverseMap>() {
     let shared = used::<R>();
     let (world, object) = (&shared.world, shared.object);
     let cut = |_| {
-        world.vm.punch_hole(object, PAGE, PAGE).unwrap();
-        world.vm.set_size(object, 6 * PAGE).unwrap();
-        world.vm.set_size(object, PAGES * PAGE).unwrap();
+        world.vm.file(object).punch_hole(PAGE, PAGE).unwrap();
+        world.vm.file(object).set_size(6 * PAGE).unwrap();
+        world.vm.file(object).set_size(PAGES * PAGE).unwrap();
     };
     let store = |cpu: CpuId| {
         let (word, space) = (u64::from(cpu.0), shared.spaces[usize::from(cpu.0) - 1]);
@@ -135,7 +137,9 @@ fn counters<R: ReverseMap>() {
     let out = |_| {
         for round in 0..ROUNDS {
             let space = spaces[round as usize % 2];
-            let _ = (world.vm).advise(space, Vpn(BASE), 3, Advice::PageOut);
+            let _ = (world.vm)
+                .space(space)
+                .advise(Vpn(BASE), 3, Advice::PageOut);
         }
     };
     let bump = |cpu: CpuId| {
@@ -161,9 +165,13 @@ fn part<R: ReverseMap>() {
     let shared = used::<R>();
     let (world, [space, other]) = (&shared.world, shared.spaces);
     let lose = |cpu: CpuId| {
-        world.vm.unmap(space, Vpn(BASE + 300), 2).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE + 300), 2).unwrap();
         let read_only = Vpn(BASE + 400);
-        world.vm.protect(space, read_only, 3, Prot::READ).unwrap();
+        world
+            .vm
+            .space(space)
+            .protect(read_only, 3, Prot::READ)
+            .unwrap();
         let store = world.store(cpu, space, at(BASE + 401, 0), 1);
         assert_eq!(store, Err(FaultError::Protection));
         assert_eq!(world.load(cpu, space, at(BASE + 5, 0)), Ok(5));
@@ -174,13 +182,13 @@ fn part<R: ReverseMap>() {
             assert_eq!(world.load(cpu, other, at(BASE + page, 1)), Ok(page));
         }
         let range = PageRange::new(Vpn(BASE), PAGES);
-        let _ = world.vm.scan_space(space, range);
+        let _ = world.vm.space(space).scan(range);
     };
     let fork = |cpu: CpuId| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         assert_eq!(world.load(cpu, child, at(BASE + 6, 0)), Ok(6));
         world.store(cpu, child, at(BASE + 6, 2), 66).unwrap();
-        world.vm.exit(child).unwrap();
+        world.vm.space(child).exit().unwrap();
     };
     world.run(&[&lose, &store, &fork]);
     shared.check([(400, 1, 400), (7, 1, 7), (6, 2, 66), (3, 0, 3)]);
@@ -198,9 +206,9 @@ fn end<R: ReverseMap>() {
         let (space, page) = (spaces[usize::from(cpu.0)], 9 * u64::from(cpu.0));
         world.store(cpu, space, at(BASE + page, 1), page).unwrap();
         assert_eq!(world.load(cpu, space, at(BASE + page, 1)), Ok(page));
-        world.vm.unmap(space, Vpn(BASE), PAGES).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE), PAGES).unwrap();
     };
-    let release = |_| world.vm.release_object(shared.object).unwrap();
+    let release = |_| world.vm.file(shared.object).release().unwrap();
     world.run(&[&use_and_end, &use_and_end, &release]);
     world.finish(&spaces, &[]);
 }
@@ -211,17 +219,20 @@ fn grow<R: ReverseMap>() {
     const USED: u64 = 6;
     let shared = shared::<R>();
     let (world, object, [space, _]) = (&shared.world, shared.object, shared.spaces);
-    world.alone(|| world.vm.set_size(object, 0).unwrap());
+    world.alone(|| world.vm.file(object).set_size(0).unwrap());
     // Others may have all memory meanwhile.
     let write = |page: u64| {
         let word = (page + 1).to_le_bytes();
-        let written = world.vm.write_at(object, page * PAGE, &[&word]);
+        let written = world
+            .vm
+            .file(object)
+            .write(WriteRequest::bytes(page * PAGE, &[&word]));
         let is_fine = [Ok(8), Err(FileError::OutOfMemory)].contains(&written);
         assert!(is_fine, "page {page}: {written:?}");
     };
     let grow = |_| (0..USED).for_each(write);
     let cut = |_| {
-        world.vm.set_size(object, 0).unwrap();
+        world.vm.file(object).set_size(0).unwrap();
         write(2);
         // All that there is in large blocks; for the last of them a run is broken.
         let pin = world.vm.pin();

@@ -5,7 +5,7 @@ use crate::world::{World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, MapRequest, Placement};
+use vellum::space::{Advice, FileRequest, MapRequest, Placement, ReadRequest, WriteRequest};
 use vellum::{ObjectId, SpaceId};
 
 const ZERO: CpuId = CpuId(0);
@@ -36,20 +36,31 @@ fn mapped<R: ReverseMap>(design: &str) -> Mapped<R> {
     let world = World::<R>::new(3, 4 * PAGES, &design);
     let (file, reader, writer) = world.alone(|| {
         let vm = &world.vm;
-        let file = vm.create_file(STORE, PAGES).unwrap();
+        let file = vm
+            .create_file(FileRequest::stored(STORE, PAGES << 12))
+            .unwrap()
+            .id();
         for page in 0..NUMBERED {
             let bytes = page.to_le_bytes();
-            assert_eq!(vm.write_at(file, page * PAGE, &[&bytes]), Ok(8));
+            assert_eq!(
+                vm.file(file)
+                    .write(WriteRequest::bytes(page * PAGE, &[&bytes])),
+                Ok(8)
+            );
         }
-        vm.sync(file).unwrap();
-        vm.release_object(file).unwrap();
+        vm.file(file).sync().unwrap();
+        vm.file(file).release().unwrap();
         // Nothing of it is in memory any more.
-        let file = vm.create_file(STORE, PAGES).unwrap();
-        let reader = vm.create_space().unwrap();
+        let file = vm
+            .create_file(FileRequest::stored(STORE, PAGES << 12))
+            .unwrap()
+            .id();
+        let reader = vm.create_space().unwrap().id();
         let request = MapRequest::object(file, 0, PAGES, Prot::READ);
-        vm.map(reader, &request.at(Placement::Fixed(Vpn(BASE))))
+        vm.space(reader)
+            .map(&request.at(Placement::Fixed(Vpn(BASE))))
             .unwrap();
-        let writer = vm.create_space().unwrap();
+        let writer = vm.create_space().unwrap().id();
         world.object(writer, file, 0, BASE, PAGES, true);
         (file, reader, writer)
     });
@@ -108,11 +119,14 @@ fn read<R: ReverseMap>() {
     };
     let cut = |_| {
         let mut word = [0; 8];
-        let read = world.vm.read_at(file, 5 * PAGE, &mut [&mut word]);
+        let read = world
+            .vm
+            .file(file)
+            .read(ReadRequest::bytes(5 * PAGE, &mut [&mut word]));
         assert_eq!((read, word), (Ok(8), 5_u64.to_le_bytes()));
-        world.vm.punch_hole(file, 6 * PAGE, PAGE).unwrap();
-        world.vm.set_size(file, 100 * PAGE).unwrap();
-        world.vm.set_size(file, PAGES * PAGE).unwrap();
+        world.vm.file(file).punch_hole(6 * PAGE, PAGE).unwrap();
+        world.vm.file(file).set_size(100 * PAGE).unwrap();
+        world.vm.file(file).set_size(PAGES * PAGE).unwrap();
     };
     world.run(&[&load, &store, &cut]);
     mapped.check(0..4);
@@ -124,14 +138,16 @@ fn leave<R: ReverseMap>() {
     let world = &mapped.world;
     let load = |cpu| {
         mapped.load(cpu, mapped.reader, &[]);
-        let advised = (world.vm).advise(mapped.reader, Vpn(BASE + 2), 3, Advice::PageOut);
+        let advised = (world.vm)
+            .space(mapped.reader)
+            .advise(Vpn(BASE + 2), 3, Advice::PageOut);
         assert_eq!(advised, Ok(()));
         mapped.load(cpu, mapped.reader, &[]);
     };
     let store = |cpu| {
         mapped.load(cpu, mapped.writer, &[]);
         mapped.store(cpu, 0..4);
-        world.vm.sync(mapped.file).unwrap();
+        world.vm.file(mapped.file).sync().unwrap();
     };
     let reclaim = |_| {
         for _ in 0..3 {

@@ -12,7 +12,7 @@ use crate::world::{World, at};
 use vellum::ObjectId;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::FileError;
+use vellum::space::{FileError, FileRequest, ReadRequest, WriteRequest};
 use vellum_machine::BackingStore;
 use vellum_machine::store::{DeviceModel, PatternStore, TimedStore};
 
@@ -42,13 +42,23 @@ fn row(word: u64, words: usize) -> Vec<u8> {
 
 fn write<R: ReverseMap>(world: &World<R>, id: ObjectId, place: u64, word: u64, words: usize) {
     let data = row(word, words);
-    assert_eq!(world.vm.write_at(id, place, &[&data]), Ok(data.len()));
+    assert_eq!(
+        world
+            .vm
+            .file(id)
+            .write(WriteRequest::bytes(place, &[&data])),
+        Ok(data.len())
+    );
 }
 
 /// The words from `place` on, as many as there are.
 fn read<R: ReverseMap>(world: &World<R>, id: ObjectId, place: u64, words: usize) -> Vec<u64> {
     let mut data = row(u64::MAX, words);
-    let count = world.vm.read_at(id, place, &mut [&mut data]).unwrap();
+    let count = world
+        .vm
+        .file(id)
+        .read(ReadRequest::bytes(place, &mut [&mut data]))
+        .unwrap();
     let whole = data[..count].as_chunks().0.iter();
     whole.map(|word| u64::from_le_bytes(*word)).collect()
 }
@@ -77,13 +87,13 @@ fn grows(seen: &mut BTreeMap<usize, u64>, words: &[u64], may_be_zero: bool) {
 fn read_truncate<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let id = world.alone(|| {
-        let id = world.vm.create_shared_memory(0).unwrap();
+        let id = world.memory(0);
         write(&world, id, 0, 1, 3 * 512);
         id
     });
     let change = |_| {
         for round in 2..5 {
-            world.vm.set_size(id, round % 2 * 100 * 8).unwrap();
+            world.vm.file(id).set_size(round % 2 * 100 * 8).unwrap();
             write(&world, id, round % 2 * 100 * 8, round, 3 * 512);
         }
     };
@@ -101,13 +111,13 @@ fn read_truncate<R: ReverseMap>() {
 fn read_punch<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let id = world.alone(|| {
-        let id = world.vm.create_shared_memory(0).unwrap();
+        let id = world.memory(0);
         write(&world, id, 0, 1, 3 * 512);
         id
     });
     let change = |_| {
         for round in 2..4 {
-            world.vm.punch_hole(id, 8, 2 * PAGE).unwrap();
+            world.vm.file(id).punch_hole(8, 2 * PAGE).unwrap();
             write(&world, id, 8, round, 2 * 512);
         }
     };
@@ -127,7 +137,7 @@ fn read_punch<R: ReverseMap>() {
 }
 
 fn read_all<R: ReverseMap>(world: &World<R>, id: ObjectId) -> Vec<u64> {
-    let size = world.vm.size(id).unwrap();
+    let size = world.vm.file(id).size().unwrap();
     read(world, id, 0, size as usize / 8)
 }
 
@@ -135,12 +145,16 @@ fn append<R: ReverseMap>() {
     const WORDS: usize = 300;
     const EACH: u64 = 4;
     let world = World::<R>::new(3, 256, "");
-    let id = world.alone(|| world.vm.create_shared_memory(0).unwrap());
+    let id = world.alone(|| world.memory(0));
     let append = |cpu: CpuId| {
         for number in 1..=EACH {
             let word = u64::from(cpu.0) << 8 | number;
             let data = row(word, WORDS);
-            let (place, written) = world.vm.append(id, &[&data[..9], &data[9..]]).unwrap();
+            let (place, written) = world
+                .vm
+                .file(id)
+                .write(WriteRequest::append(&[&data[..9], &data[9..]]))
+                .unwrap();
             assert_eq!((place % data.len() as u64, written), (0, data.len()));
             assert_eq!(read(&world, id, place, WORDS), vec![word; WORDS]);
         }
@@ -165,7 +179,7 @@ fn write_write<R: ReverseMap>() {
     const PLACE: u64 = 2 * PAGE - 8;
     const WORDS: usize = 2 * 512 + 2;
     let world = World::<R>::new(3, 256, "");
-    let id = world.alone(|| world.vm.create_shared_memory(0).unwrap());
+    let id = world.alone(|| world.memory(0));
     let write_both = |cpu: CpuId| {
         for round in 1..=2 {
             write(&world, id, PLACE, u64::from(cpu.0) << 8 | round, WORDS);
@@ -183,7 +197,7 @@ fn write_write<R: ReverseMap>() {
         let (hole, grown) = behind.split_at(behind.len() - 512);
         assert!(words[..first].iter().chain(hole).all(|word| *word == 0));
         assert_eq!(grown, vec![7; 512]);
-        assert_eq!(world.vm.seek_data(id, 0), Ok(PAGE));
+        assert_eq!(world.vm.file(id).seek_data(0), Ok(PAGE));
     });
     world.finish(&[], &[id]);
 }
@@ -192,8 +206,8 @@ fn write_write<R: ReverseMap>() {
 fn write_faults<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "faultaround=1");
     let (space, id) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let id = world.vm.create_shared_memory(6).unwrap();
+        let space = world.space();
+        let id = world.memory(6);
         world.object(space, id, 0, SHARED, 6, true);
         (space, id)
     });
@@ -245,8 +259,8 @@ fn write_faults<R: ReverseMap>() {
 fn write_fork<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "forkcopy=all");
     let (space, id) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let id = world.vm.create_shared_memory(2).unwrap();
+        let space = world.space();
+        let id = world.memory(2);
         world.object(space, id, 0, SHARED, 2, true);
         world.object(space, id, 0, PRIVATE, 2, false);
         write(&world, id, 0, 1, 1024);
@@ -259,7 +273,7 @@ fn write_fork<R: ReverseMap>() {
         }
     };
     let fork = |cpu: CpuId| {
-        let made = world.vm.fork(space).unwrap();
+        let made = world.vm.space(space).fork().unwrap().id();
         child.store(made.to_bits(), Ordering::SeqCst);
         for base in [SHARED, PRIVATE] {
             let word = world.load(cpu, made, at(base + 1, 5)).unwrap();
@@ -288,29 +302,35 @@ fn mount<R: ReverseMap>() {
     const LIMIT: u64 = 5;
     let world = World::<R>::new(3, 256, "");
     let (mount, space, ids) = world.alone(|| {
-        let mount = world.vm.create_mount(LIMIT).unwrap();
-        let space = world.vm.create_space().unwrap();
-        let ids = [0, 1].map(|_| world.vm.create_in(mount).unwrap());
-        world.vm.set_size(ids[0], 4 * PAGE).unwrap();
+        let mount = world.vm.create_mount(LIMIT).unwrap().id();
+        let space = world.space();
+        let ids = [0, 1].map(|_| {
+            world
+                .vm
+                .create_file(FileRequest::in_mount(mount))
+                .unwrap()
+                .id()
+        });
+        world.vm.file(ids[0]).set_size(4 * PAGE).unwrap();
         world.object(space, ids[0], 0, SHARED, 4, true);
         (mount, space, ids)
     });
     let look = || {
-        let stats = world.vm.mount_stats(mount).unwrap();
+        let stats = world.vm.mount(mount).stats().unwrap();
         assert!(stats.used <= LIMIT, "{stats:?}");
     };
     let write = |cpu: CpuId| {
         let id = ids[usize::from(cpu.0)];
         let data = row(3, 3 * 512);
         for _ in 0..2 {
-            match world.vm.write_at(id, 8, &[&data]) {
+            match world.vm.file(id).write(WriteRequest::bytes(8, &[&data])) {
                 Ok(written) => {
-                    assert!(world.vm.size(id).unwrap() >= 8 + written as u64);
+                    assert!(world.vm.file(id).size().unwrap() >= 8 + written as u64);
                 }
                 Err(error) => assert_eq!(error, FileError::Full),
             }
             look();
-            world.vm.set_size(id, PAGE + 1).unwrap();
+            world.vm.file(id).set_size(PAGE + 1).unwrap();
             look();
         }
     };
@@ -323,12 +343,12 @@ fn mount<R: ReverseMap>() {
     world.run(&[&write, &write, &fault]);
     world.audit();
     world.alone(|| {
-        assert_eq!(world.vm.exit(space), Ok(true));
+        assert_eq!(world.vm.space(space).exit(), Ok(true));
         for id in ids {
-            world.vm.release_object(id).unwrap();
+            world.vm.file(id).release().unwrap();
         }
-        assert_eq!(world.vm.mount_stats(mount).unwrap().used, 0);
-        world.vm.release_mount(mount).unwrap();
+        assert_eq!(world.vm.mount(mount).stats().unwrap().used, 0);
+        world.vm.mount(mount).release().unwrap();
     });
     world.finish(&[], &[]);
 }
@@ -338,8 +358,8 @@ fn mount<R: ReverseMap>() {
 fn write_sync<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let (space, id) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let id = world.vm.create_file(3, 3).unwrap();
+        let space = world.space();
+        let id = world.stored(3, 3);
         world.object(space, id, 0, SHARED, 3, true);
         (space, id)
     });
@@ -358,7 +378,7 @@ fn write_sync<R: ReverseMap>() {
     let sync = |_| {
         for _ in 0..3 {
             let before = written.load(Ordering::SeqCst);
-            world.vm.sync(id).unwrap();
+            world.vm.file(id).sync().unwrap();
             if before > 0 {
                 for (page, word) in [(0, 1), (1, 500), (2, 0)] {
                     let word = stored(page, word);
@@ -369,25 +389,25 @@ fn write_sync<R: ReverseMap>() {
     };
     let background = |_| {
         for _ in 0..4 {
-            world.vm.write_back(id, 2).unwrap();
+            world.vm.file(id).write_back(2).unwrap();
         }
     };
     world.run(&[&write, &sync, &background]);
-    world.alone(|| world.vm.sync(id)).unwrap();
+    world.alone(|| world.vm.file(id).sync()).unwrap();
     assert_eq!((stored(0, 1), stored(2, 0), stored(2, 100)), (4, 4, 4));
-    assert_eq!(world.alone(|| world.vm.object_stats(id)).unwrap().dirty, 0);
+    assert_eq!(world.alone(|| world.vm.file(id).stats()).unwrap().dirty, 0);
     world.finish(&[space], &[id]);
 }
 
 /// A page that was cut off is not written to the store afterwards.
 fn truncate_write_back<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let id = world.alone(|| world.vm.create_file(3, 0).unwrap());
+    let id = world.alone(|| world.stored(3, 0));
     let change = |_| {
         for round in 1..4 {
             write(&world, id, 0, round, 4 * 512);
-            world.vm.set_size(id, PAGE + 80).unwrap();
-            world.vm.set_size(id, 4 * PAGE).unwrap();
+            world.vm.file(id).set_size(PAGE + 80).unwrap();
+            world.vm.file(id).set_size(4 * PAGE).unwrap();
             let words = read(&world, id, 0, 4 * 512);
             assert_eq!(
                 (words[0], words[512 + 9], words[512 + 10]),
@@ -398,16 +418,16 @@ fn truncate_write_back<R: ReverseMap>() {
     };
     let background = |_| {
         for _ in 0..4 {
-            world.vm.write_back(id, 3).unwrap();
+            world.vm.file(id).write_back(3).unwrap();
         }
     };
     let sync = |_| {
         for _ in 0..2 {
-            world.vm.sync(id).unwrap();
+            world.vm.file(id).sync().unwrap();
         }
     };
     world.run(&[&change, &background, &sync]);
-    world.alone(|| world.vm.sync(id)).unwrap();
+    world.alone(|| world.vm.file(id).sync()).unwrap();
     let store = world.machine().store();
     for page in 2..4 {
         assert_eq!(store.stored_word(3, page * PAGE), Some(0), "page {page}");
@@ -428,7 +448,7 @@ fn throttled<R: ReverseMap>() {
         Arc::new(TimedStore::new(store, device).throttling())
     };
     let world = World::<R>::with_store(3, FRAMES, "reclaim=on", slow);
-    let id = world.alone(|| world.vm.create_file(3, 0).unwrap());
+    let id = world.alone(|| world.stored(3, 0));
     let writer = |cpu: CpuId| {
         let own = u64::from(cpu.0) * 40;
         for round in 1..4 {
@@ -440,17 +460,17 @@ fn throttled<R: ReverseMap>() {
     let cut = |_| {
         for _ in 0..2 {
             write(&world, id, 90 * PAGE, 7, 512);
-            world.vm.set_size(id, 85 * PAGE).unwrap();
-            world.vm.sync(id).unwrap();
+            world.vm.file(id).set_size(85 * PAGE).unwrap();
+            world.vm.file(id).sync().unwrap();
         }
     };
     world.run(&[&writer, &writer, &cut]);
     let throttled = world.alone(|| world.vm.stats()).reclaim.throttled;
-    let dirty = world.alone(|| world.vm.object_stats(id)).unwrap().dirty;
+    let dirty = world.alone(|| world.vm.file(id).stats()).unwrap().dirty;
     // A fifth of memory, and what a call of each may add before it looks.
     assert!(dirty <= FRAMES / 5 + 17, "{dirty} are dirty");
     assert!(throttled > 0);
-    world.alone(|| world.vm.sync(id)).unwrap();
+    world.alone(|| world.vm.file(id).sync()).unwrap();
     let stored = |page: u64, word: u64| {
         let store = world.machine().store();
         store.stored_word(3, page * PAGE + word * 8)
@@ -465,20 +485,23 @@ fn throttled<R: ReverseMap>() {
 /// Pages that are being read are waited for, overwritten, and cut off.
 fn read_ahead<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
-    let id = world.alone(|| world.vm.create_file(3, 8).unwrap());
+    let id = world.alone(|| world.stored(3, 8));
     let pristine = |page: u64| crate::world::pristine(3, page);
     let change = |_| {
         write(&world, id, 2 * PAGE + 8, 5, 512);
         write(&world, id, 4 * PAGE, 6, 512);
-        world.vm.set_size(id, 6 * PAGE).unwrap();
-        world.vm.set_size(id, 8 * PAGE).unwrap();
+        world.vm.file(id).set_size(6 * PAGE).unwrap();
+        world.vm.file(id).set_size(8 * PAGE).unwrap();
     };
     let reader = |_| {
-        let file = world.vm.open(id).unwrap();
+        let file = world.vm.file(id).open().unwrap();
         for page in 0..8 {
             let mut data = row(1, 512);
             let place = page * PAGE;
-            let count = world.vm.read_open(&file, place, &mut [&mut data]).unwrap();
+            let count = file
+                .on(&world.vm)
+                .read(ReadRequest::bytes(place, &mut [&mut data]))
+                .unwrap();
             let words = &data.as_chunks().0[..count / 8];
             for word in words.iter().map(|word| u64::from_le_bytes(*word)) {
                 let fits = match page {
@@ -506,7 +529,7 @@ fn nodes<R: ReverseMap>() {
     /// In another leaf than the first page.
     const FAR: u64 = 500;
     let world = World::<R>::new(3, 320, "");
-    let ids = world.alone(|| [0; 3].map(|_| world.vm.create_shared_memory(FAR + 1).unwrap()));
+    let ids = world.alone(|| [0; 3].map(|_| world.memory(FAR + 1)));
     let own = |cpu: CpuId, page: u64| (u64::from(cpu.0) + 1) << 16 | page;
     // Each has pages of its own object come and go.
     let change = |cpu: CpuId| {
@@ -518,10 +541,10 @@ fn nodes<R: ReverseMap>() {
             for page in [14, FAR, 0] {
                 assert_eq!(read(&world, id, page * PAGE + 8, 1), [own(cpu, page)]);
             }
-            world.vm.punch_hole(id, FAR * PAGE, PAGE).unwrap();
+            world.vm.file(id).punch_hole(FAR * PAGE, PAGE).unwrap();
             match round {
-                1 => world.vm.set_size(id, 0).unwrap(),
-                _ => world.vm.punch_hole(id, 0, 64 * PAGE).unwrap(),
+                1 => world.vm.file(id).set_size(0).unwrap(),
+                _ => world.vm.file(id).punch_hole(0, 64 * PAGE).unwrap(),
             }
             world.drain();
         }
@@ -531,9 +554,13 @@ fn nodes<R: ReverseMap>() {
             let (of, page) = (CpuId(round % 2), [FAR, 0, 15][usize::from(round) % 3]);
             let id = ids[usize::from(of.0)];
             match round % 4 {
-                0 => world.vm.punch_hole(id, (FAR - 1) * PAGE + 8, 8).unwrap(),
+                0 => world
+                    .vm
+                    .file(id)
+                    .punch_hole((FAR - 1) * PAGE + 8, 8)
+                    .unwrap(),
                 1 => {
-                    let _ = world.vm.seek_data(id, 64 * PAGE);
+                    let _ = world.vm.file(id).seek_data(64 * PAGE);
                 }
                 _ => {}
             }

@@ -47,7 +47,7 @@ fn world<R: ReverseMap>() -> Pae<R> {
 /// one after it hold the table's number.
 fn space<R: ReverseMap>(world: &Pae<R>, tables: u64) -> SpaceId {
     world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, START, tables * TABLE);
         for table in 0..tables {
             for page in 0..2 {
@@ -110,7 +110,8 @@ fn lookups<R: ReverseMap>() {
         world.alone(|| {
             world
                 .vm
-                .translate(space, Vpn(START + table * TABLE))
+                .space(space)
+                .translate(Vpn(START + table * TABLE))
                 .unwrap()
                 .0
         })
@@ -119,24 +120,28 @@ fn lookups<R: ReverseMap>() {
         for _ in 0..6 {
             for (table, frame) in (0..).zip(frames) {
                 let page = Vpn(START + table * TABLE);
-                let found = world.vm.translate(space, page).map(|(frame, _)| frame);
-                assert_eq!(found, Some(frame));
+                let found = world
+                    .vm
+                    .space(space)
+                    .translate(page)
+                    .map(|(frame, _)| frame);
+                assert_eq!(found, Ok(frame));
                 let range = PageRange::new(page, 2);
-                assert!(world.vm.is_accessible(space, range, Access::Write));
+                assert_eq!(
+                    world.vm.space(space).is_accessible(range, Access::Write),
+                    Ok(true)
+                );
             }
         }
     };
     let pins = |_: CpuId| {
         for (table, frame) in (0..).zip(frames) {
-            let mut pinned = [frame];
+            let mut frames = [frame];
             let page = Vpn(START + table * TABLE);
-            world
-                .vm
-                .pin_pages(space, page, Access::Write, &mut pinned)
+            let pinned = (world.vm.space(space))
+                .pin_pages(page, Access::Write, &mut frames)
                 .unwrap();
-            assert_eq!(pinned, [frame]);
-            // SAFETY: pinned just now.
-            unsafe { world.vm.unpin(&pinned) };
+            assert_eq!(*pinned, [frame]);
         }
     };
     world.run(&[&look, &pins, &|_| lift(&world)]);
@@ -150,13 +155,17 @@ fn unmaps<R: ReverseMap>() {
     let unmap = |cpu: CpuId| {
         for table in 0..2 {
             let page = START + table * TABLE;
-            world.vm.unmap(space, Vpn(page), 1).unwrap();
+            world.vm.space(space).unmap(Vpn(page), 1).unwrap();
             assert_eq!(
                 world.load(cpu, space, at(page, 0)),
                 Err(FaultError::NoRegion)
             );
             let dropped = Advice::DontNeed;
-            world.vm.advise(space, Vpn(page + 1), 1, dropped).unwrap();
+            world
+                .vm
+                .space(space)
+                .advise(Vpn(page + 1), 1, dropped)
+                .unwrap();
             assert_eq!(world.load(cpu, space, at(page + 1, 0)), Ok(0));
         }
     };
@@ -174,9 +183,9 @@ fn unmaps<R: ReverseMap>() {
 fn truncates<R: ReverseMap>() {
     let world = world::<R>();
     let (file, spaces) = world.alone(|| {
-        let file = world.vm.create_file(1, 4).unwrap();
+        let file = world.stored(1, 4);
         let spaces = [(); 2].map(|()| {
-            let space = world.vm.create_space().unwrap();
+            let space = world.space();
             world.object(space, file, 0, START, 4, true);
             for page in 0..4 {
                 let word = world.load(ZERO, space, at(START + page, 0));
@@ -187,7 +196,7 @@ fn truncates<R: ReverseMap>() {
         (file, spaces)
     });
     let cut = |cpu: CpuId| {
-        world.vm.set_size(file, 2 << 12).unwrap();
+        world.vm.file(file).set_size(2 << 12).unwrap();
         for space in spaces {
             let gone = world.load(cpu, space, at(START + 3, 0));
             assert_eq!(gone, Err(FaultError::PastEnd));
@@ -209,8 +218,8 @@ fn truncates<R: ReverseMap>() {
 fn writes_back<R: ReverseMap>() {
     let world = world::<R>();
     let (file, space) = world.alone(|| {
-        let file = world.vm.create_file(1, 4).unwrap();
-        let space = world.vm.create_space().unwrap();
+        let file = world.stored(1, 4);
+        let space = world.space();
         world.object(space, file, 0, START, 4, true);
         for page in 0..4 {
             world.load(ZERO, space, at(START + page, 0)).unwrap();
@@ -225,12 +234,12 @@ fn writes_back<R: ReverseMap>() {
         }
     };
     let sync = |_: CpuId| {
-        world.vm.sync(file).unwrap();
+        world.vm.file(file).sync().unwrap();
     };
     world.run(&[&touch, &sync, &|_| lift(&world)]);
     assert!(moved(&world) > 0);
     world.alone(|| {
-        world.vm.sync(file).unwrap();
+        world.vm.file(file).sync().unwrap();
         for page in 0..4 {
             assert_eq!(world.store.stored_word(1, page << 12), Some(100 + page));
         }
@@ -243,14 +252,14 @@ fn forks<R: ReverseMap>() {
     let parent = space(&world, 2);
     let fork = |cpu: CpuId| {
         for _ in 0..2 {
-            let child = world.vm.fork(parent).unwrap();
+            let child = world.vm.space(parent).fork().unwrap().id();
             for table in 0..2 {
                 let page = START + table * TABLE;
                 assert_eq!(world.load(cpu, child, at(page, 0)), Ok(table));
                 world.store(cpu, child, at(page + 1, 0), 99).unwrap();
                 assert_eq!(world.load(cpu, child, at(page + 1, 0)), Ok(99));
             }
-            world.vm.exit(child).unwrap();
+            world.vm.space(child).exit().unwrap();
         }
     };
     let touch = |cpu: CpuId| {
@@ -273,7 +282,7 @@ fn remaps<R: ReverseMap>() {
         for _ in 0..2 {
             for (from, to) in [(Vpn(START), away), (away, Vpn(START))] {
                 let to = Placement::Fixed(to);
-                let moved = world.vm.remap(space, from, 2, 2, to).unwrap();
+                let moved = world.vm.space(space).remap(from, 2, 2, to).unwrap();
                 for page in 0..2 {
                     assert_eq!(
                         world.load(cpu, space, at(moved.range.start.0 + page, 0)),
@@ -299,12 +308,12 @@ fn exits<R: ReverseMap>() {
     let spaces = [(); 2].map(|()| space(&world, 2));
     let exit = |cpu: CpuId| {
         let space = spaces[usize::from(cpu.0)];
-        assert_eq!(world.vm.exit(space), Ok(true));
-        let next = world.vm.create_space().unwrap();
+        assert_eq!(world.vm.space(space).exit(), Ok(true));
+        let next = world.space();
         world.anonymous(next, START, TABLE);
         world.store(cpu, next, at(START + 5, 0), 5).unwrap();
         assert_eq!(world.load(cpu, next, at(START + 5, 0)), Ok(5));
-        assert_eq!(world.vm.exit(next), Ok(true));
+        assert_eq!(world.vm.space(next).exit(), Ok(true));
     };
     world.run(&[&exit, &exit, &|_| lift(&world)]);
     world.finish(&[], &[]);

@@ -4,7 +4,7 @@ use crate::world::{RW, World, at};
 use vellum::addr::{PageRange, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::Placement;
+use vellum::space::{MapError, Placement};
 
 const ZERO: CpuId = CpuId(0);
 const PAGES: PageRange = PageRange {
@@ -24,7 +24,7 @@ explored! {
 /// A space with four private pages.
 fn four_pages<R: ReverseMap>(world: &World<R>) -> vellum::SpaceId {
     world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, 0x1000, 4);
         for page in 0x1000..0x1004 {
             world.store(ZERO, space, at(page, 0), page).unwrap();
@@ -36,7 +36,7 @@ fn four_pages<R: ReverseMap>(world: &World<R>) -> vellum::SpaceId {
 /// Every page of a space that keeps its entries is found at least there.
 fn scan<R: ReverseMap>(world: &World<R>, space: vellum::SpaceId) {
     for _ in 0..3 {
-        let report = world.vm.scan_space(space, PAGES).unwrap();
+        let report = world.vm.space(space).scan(PAGES).unwrap();
         assert_eq!(report.pages, 4);
         assert!(report.hits >= 4, "a page was not found: {report:?}");
     }
@@ -48,15 +48,15 @@ fn families<R: ReverseMap>() {
     let look = |_| scan(&world, space);
     let fork = |cpu: CpuId| {
         for _ in 0..2 {
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             world.store(cpu, child, at(0x1001, 1), 7).unwrap();
-            let grandchild = world.vm.fork(child).unwrap();
-            world.vm.exit(child).unwrap();
+            let grandchild = world.vm.space(child).fork().unwrap().id();
+            world.vm.space(child).exit().unwrap();
             world.store(cpu, grandchild, at(0x1001, 1), 8).unwrap();
             let own = PageRange::new(Vpn(0x1001), 1);
-            let report = world.vm.scan_space(grandchild, own).unwrap();
+            let report = world.vm.space(grandchild).scan(own).unwrap();
             assert!(report.hits >= 1, "{report:?}");
-            world.vm.exit(grandchild).unwrap();
+            world.vm.space(grandchild).exit().unwrap();
         }
     };
     world.run(&[&look, &fork, &fork]);
@@ -66,12 +66,12 @@ fn families<R: ReverseMap>() {
 fn cuts<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
     let space = four_pages(&world);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let look = |_| scan(&world, space);
     let cut = |_| {
         for _ in 0..3 {
             for prot in [RW.union(Prot::EXECUTE), RW] {
-                world.vm.protect(space, Vpn(0x1001), 2, prot).unwrap();
+                world.vm.space(space).protect(Vpn(0x1001), 2, prot).unwrap();
             }
         }
     };
@@ -85,16 +85,17 @@ fn regions<R: ReverseMap>() {
     let space = four_pages(&world);
     let ask = |_| {
         for page in [0x1000, 0x1001, 0x1002, 0x1003, 0x1001] {
-            let region = world.vm.region_at(space, Vpn(page)).unwrap();
+            let region = world.vm.space(space).region_at(Vpn(page)).unwrap();
             assert!(region.range.contains(Vpn(page)), "{region:?}");
             let whole = region.range.start >= PAGES.start && region.range.end <= PAGES.end;
             assert!(whole && region.object.is_none(), "{region:?}");
-            assert_eq!(world.vm.region_at(space, PAGES.end), None);
+            let after = world.vm.space(space).region_at(PAGES.end);
+            assert_eq!(after, Err(MapError::NotMapped));
         }
     };
     let cut = |_| {
         for prot in [RW.union(Prot::EXECUTE), RW] {
-            world.vm.protect(space, Vpn(0x1001), 2, prot).unwrap();
+            world.vm.space(space).protect(Vpn(0x1001), 2, prot).unwrap();
         }
     };
     world.run(&[&ask, &cut, &ask]);
@@ -106,26 +107,26 @@ fn regions<R: ReverseMap>() {
 fn successors<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
     let (own, file) = world.alone(|| {
-        let own = world.vm.create_space().unwrap();
+        let own = world.space();
         world.anonymous(own, PAGES.start.0, 4);
-        (own, world.vm.create_file(3, 8).unwrap())
+        (own, world.stored(3, 8))
     });
     let ask = |_| {
-        while let Some(region) = world.vm.region_at(own, Vpn(0x1001)) {
+        while let Ok(region) = world.vm.space(own).region_at(Vpn(0x1001)) {
             assert_eq!((region.range, region.object), (PAGES, None));
         }
     };
     let replace = |_| {
         let mut space = own;
         for _ in 0..3 {
-            world.vm.exit(space).unwrap();
+            world.vm.space(space).exit().unwrap();
             // Past the epoch of what has just gone.
             world.drain();
             world.drain();
-            space = world.vm.create_space().unwrap();
+            space = world.space();
             world.object(space, file, 0, 0xffe, 8, false);
         }
-        world.vm.exit(space).unwrap();
+        world.vm.space(space).exit().unwrap();
     };
     world.run(&[&ask, &replace]);
     world.finish(&[], &[file]);
@@ -134,17 +135,17 @@ fn successors<R: ReverseMap>() {
 fn moves<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let space = four_pages(&world);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let look = |_| {
         for _ in 0..3 {
-            world.vm.scan_space(child, PAGES).unwrap();
-            world.vm.scan_space(space, PAGES).unwrap();
+            world.vm.space(child).scan(PAGES).unwrap();
+            world.vm.space(space).scan(PAGES).unwrap();
         }
     };
     let shift = |_| {
         for (from, to) in [(0x1001, 0x3000), (0x3000, 0x1001)] {
             let fixed = Placement::Fixed(Vpn(to));
-            world.vm.remap(space, Vpn(from), 2, 2, fixed).unwrap();
+            world.vm.space(space).remap(Vpn(from), 2, 2, fixed).unwrap();
         }
     };
     let store = |cpu: CpuId| {
@@ -155,7 +156,7 @@ fn moves<R: ReverseMap>() {
     world.run(&[&look, &shift, &store]);
     world.alone(|| {
         for id in [space, child] {
-            let report = world.vm.scan_space(id, PAGES).unwrap();
+            let report = world.vm.space(id).scan(PAGES).unwrap();
             assert!(report.pages == 4 && report.hits >= 4, "{report:?}");
         }
     });
@@ -167,16 +168,20 @@ fn moves<R: ReverseMap>() {
 fn first_stores<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, 0x1000, 4);
         let prot = RW.union(Prot::EXECUTE);
-        world.vm.protect(space, Vpn(0x1002), 2, prot).unwrap();
+        world.vm.space(space).protect(Vpn(0x1002), 2, prot).unwrap();
         space
     });
     let merge = |_| {
-        world.vm.protect(space, Vpn(0x1002), 2, RW).unwrap();
-        world.vm.protect(space, Vpn(0x1001), 2, Prot::READ).unwrap();
-        world.vm.protect(space, Vpn(0x1001), 2, RW).unwrap();
+        world.vm.space(space).protect(Vpn(0x1002), 2, RW).unwrap();
+        world
+            .vm
+            .space(space)
+            .protect(Vpn(0x1001), 2, Prot::READ)
+            .unwrap();
+        world.vm.space(space).protect(Vpn(0x1001), 2, RW).unwrap();
     };
     // Stores that meet the moment without the right are tried again.
     let patient = |cpu: CpuId| {

@@ -8,7 +8,7 @@ use vellum::addr::{Prot, Vpn};
 use vellum::frame::{FailAt, Site};
 use vellum::platform::{CpuId, Platform};
 use vellum::rmap::ReverseMap;
-use vellum::space::{FaultError, MapRequest, Placement};
+use vellum::space::{FaultError, MapError, MapRequest, Placement};
 use vellum_schedules::Step;
 
 const ZERO: CpuId = CpuId(0);
@@ -30,11 +30,11 @@ scripted! {
 fn taken_beside_store<R: ReverseMap>(take: fn(&World<R>, vellum::SpaceId)) {
     let world = Arc::new(World::<R>::new(3, 256, ""));
     let (parent, child) = world.alone(|| {
-        let parent = world.vm.create_space().unwrap();
+        let parent = world.space();
         world.anonymous(parent, PAGE, 1);
         world.store(ZERO, parent, at(PAGE, 0), 1).unwrap();
-        let child = world.vm.fork(parent).unwrap();
-        assert!(world.vm.share_space(child));
+        let child = world.vm.space(parent).fork().unwrap().id();
+        world.vm.space(child).share().unwrap();
         (parent, child)
     });
     let (warm, cold) = (CpuId(2), CpuId(1));
@@ -71,13 +71,13 @@ fn taken_beside_store<R: ReverseMap>(take: fn(&World<R>, vellum::SpaceId)) {
 }
 
 fn unmapped_beside_store<R: ReverseMap>() {
-    taken_beside_store::<R>(|world, child| world.vm.unmap(child, Vpn(PAGE), 1).unwrap());
+    taken_beside_store::<R>(|world, child| world.vm.space(child).unmap(Vpn(PAGE), 1).unwrap());
 }
 
 fn dropped_beside_store<R: ReverseMap>() {
     taken_beside_store::<R>(|world, child| {
         let advice = vellum::space::Advice::DontNeed;
-        world.vm.advise(child, Vpn(PAGE), 1, advice).unwrap();
+        world.vm.space(child).advise(Vpn(PAGE), 1, advice).unwrap();
     });
 }
 
@@ -87,8 +87,8 @@ fn dropped_beside_store<R: ReverseMap>() {
 fn replaced_beside_warm_cpu<R: ReverseMap>() {
     let world = Arc::new(World::<R>::new(3, 256, ""));
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
         world.anonymous(space, PAGE, 1);
         space
     });
@@ -106,7 +106,7 @@ fn replaced_beside_warm_cpu<R: ReverseMap>() {
     let replace = |_| {
         let other = MapRequest::anonymous(1, RW.union(Prot::EXECUTE));
         let request = other.at(Placement::Fixed(Vpn(PAGE)));
-        world.vm.map(space, &request).unwrap();
+        world.vm.space(space).map(&request).unwrap();
     };
     let store = |cpu| world.store(cpu, space, at(PAGE, 0), 2).unwrap();
     let look = |cpu| assert_eq!(world.load(cpu, space, at(PAGE, 0)), Ok(2), "an old page");
@@ -126,8 +126,8 @@ fn replaced_beside_warm_cpu<R: ReverseMap>() {
 fn unmapped_beside_first_store<R: ReverseMap>() {
     let world = Arc::new(World::<R>::new(2, 256, ""));
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
         // Keeps the table that both use.
         world.anonymous(space, PAGE + 8, 1);
         world.store(ZERO, space, at(PAGE + 8, 0), 1).unwrap();
@@ -144,11 +144,15 @@ fn unmapped_beside_first_store<R: ReverseMap>() {
         let stored = world.store(cpu, space, at(PAGE, 0), 2);
         assert!(stored.is_ok() || stored == Err(FaultError::NoRegion));
     };
-    let unmap = |_| world.vm.unmap(space, Vpn(PAGE), 1).unwrap();
+    let unmap = |_| world.vm.space(space).unmap(Vpn(PAGE), 1).unwrap();
     let steps = vec![Step::until(0, has_frame), Step::end(1), Step::end(0)];
     world.run_by(steps, &[&store, &unmap]);
     world.alone(|| {
-        assert_eq!(world.vm.translate(space, Vpn(PAGE)), None, "a page stayed");
+        assert_eq!(
+            world.vm.space(space).translate(Vpn(PAGE)),
+            Err(MapError::NotMapped),
+            "a page stayed"
+        );
     });
     world.finish(&[space], &[]);
 }
@@ -160,11 +164,11 @@ fn unmapped_beside_first_store<R: ReverseMap>() {
 fn tables_freed_before_failure<R: ReverseMap>() {
     let world = Arc::new(World::<R>::new(2, 256, ""));
     let (space, root) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
         world.anonymous(space, PAGE, 1);
         world.anonymous(space, PAGE + 8, 1);
-        (space, world.vm.load(space).unwrap().root)
+        (space, world.vm.space(space).load().unwrap().root)
     });
     world.vm.memory().inject(Some(FailAt {
         site: Site::TablePage,
@@ -189,12 +193,12 @@ fn tables_freed_before_failure<R: ReverseMap>() {
     };
     let pass = |cpu| {
         world.store(cpu, space, at(PAGE + 8, 0), 2).unwrap();
-        world.vm.unmap(space, Vpn(PAGE + 8), 1).unwrap();
+        world.vm.space(space).unmap(Vpn(PAGE + 8), 1).unwrap();
     };
     let steps = vec![Step::until(0, has_linked), Step::end(1), Step::end(0)];
     world.run_by(steps, &[&store, &pass]);
     world.vm.memory().inject(None);
-    let bytes = world.vm.space_stats(space).unwrap().table_bytes;
+    let bytes = world.vm.space(space).stats().unwrap().table_bytes;
     assert_eq!(bytes, 4096, "the root is left");
     world.finish(&[space], &[]);
 }
@@ -205,14 +209,14 @@ fn tables_freed_before_failure<R: ReverseMap>() {
 fn dropped_beside_copy<R: ReverseMap>() {
     let world = Arc::new(World::<R>::new(2, 256, ""));
     let (parent, child) = world.alone(|| {
-        let parent = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(parent));
+        let parent = world.space();
+        world.vm.space(parent).share().unwrap();
         // The second page keeps the table in its place.
         world.anonymous(parent, PAGE, 2);
         for page in [PAGE, PAGE + 1] {
             world.store(ZERO, parent, at(page, 0), 1).unwrap();
         }
-        let child = world.vm.fork(parent).unwrap();
+        let child = world.vm.space(parent).fork().unwrap().id();
         (parent, child)
     });
     let allocs = |world: &World<R>| world.vm.memory().stats().allocs;
@@ -224,7 +228,7 @@ fn dropped_beside_copy<R: ReverseMap>() {
     let store = |cpu| world.store(cpu, parent, at(PAGE, 1), 2).unwrap();
     let drop_page = |cpu| {
         let advice = vellum::space::Advice::DontNeed;
-        world.vm.advise(parent, Vpn(PAGE), 1, advice).unwrap();
+        world.vm.space(parent).advise(Vpn(PAGE), 1, advice).unwrap();
         assert_eq!(world.load(cpu, parent, at(PAGE, 0)), Ok(0));
     };
     let steps = vec![Step::until(0, has_frame), Step::end(1), Step::end(0)];
@@ -243,12 +247,12 @@ fn dropped_beside_copy<R: ReverseMap>() {
 fn own_beside_copy<R: ReverseMap>() {
     let world = Arc::new(World::<R>::new(2, 256, ""));
     let (parent, child, frame) = world.alone(|| {
-        let parent = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(parent));
+        let parent = world.space();
+        world.vm.space(parent).share().unwrap();
         world.anonymous(parent, PAGE, 1);
         world.store(ZERO, parent, at(PAGE, 0), 1).unwrap();
-        let (frame, _) = world.vm.translate(parent, Vpn(PAGE)).unwrap();
-        (parent, world.vm.fork(parent).unwrap(), frame)
+        let (frame, _) = world.vm.space(parent).translate(Vpn(PAGE)).unwrap();
+        (parent, world.vm.space(parent).fork().unwrap().id(), frame)
     });
     let allocs = |world: &World<R>| world.vm.memory().stats().allocs;
     let before = allocs(&world);
@@ -258,13 +262,13 @@ fn own_beside_copy<R: ReverseMap>() {
     };
     let store = |cpu| world.store(cpu, parent, at(PAGE, 1), 2).unwrap();
     let own = |cpu| {
-        assert_eq!(world.vm.exit(child), Ok(true));
+        assert_eq!(world.vm.space(child).exit(), Ok(true));
         world.store(cpu, parent, at(PAGE, 0), 3).unwrap();
     };
     let steps = vec![Step::until(0, has_frame), Step::end(1), Step::end(0)];
     world.run_by(steps, &[&store, &own]);
     world.alone(|| {
-        let (now, _) = world.vm.translate(parent, Vpn(PAGE)).unwrap();
+        let (now, _) = world.vm.space(parent).translate(Vpn(PAGE)).unwrap();
         assert_eq!(now, frame, "it was copied");
         assert_eq!(world.load(ZERO, parent, at(PAGE, 0)), Ok(3));
         assert_eq!(world.load(ZERO, parent, at(PAGE, 1)), Ok(2));

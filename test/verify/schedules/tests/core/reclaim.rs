@@ -7,7 +7,7 @@ use crate::world::{World, at};
 use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::platform::{CpuId, Platform};
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, Placement};
+use vellum::space::{Advice, FaultError, Placement, ReadRequest, WriteRequest};
 use vellum::sync::bytes::FrameBytes;
 use vellum::{ObjectId, SpaceId};
 
@@ -54,8 +54,8 @@ struct Mapped<R: ReverseMap> {
 fn mapped<R: ReverseMap>(cpus: usize, design: &str) -> Mapped<R> {
     let world = World::<R>::new(cpus, 256, design);
     let (space, file) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let file = world.vm.create_file(STORE, PAGES).unwrap();
+        let space = world.space();
+        let file = world.stored(STORE, PAGES);
         world.object(space, file, 0, SHARED, PAGES, true);
         (space, file)
     });
@@ -81,7 +81,10 @@ fn words(word: u64, pages: usize) -> Vec<u8> {
 fn write<R: ReverseMap>(world: &World<R>, file: ObjectId, page: u64, word: u64, pages: usize) {
     let data = words(word, pages);
     assert_eq!(
-        world.vm.write_at(file, page * PAGE, &[&data]),
+        world
+            .vm
+            .file(file)
+            .write(WriteRequest::bytes(page * PAGE, &[&data])),
         Ok(data.len())
     );
 }
@@ -89,7 +92,11 @@ fn write<R: ReverseMap>(world: &World<R>, file: ObjectId, page: u64, word: u64, 
 /// The first words of some pages.
 fn read<R: ReverseMap>(world: &World<R>, file: ObjectId, pages: usize) -> Vec<u64> {
     let mut data = words(u64::MAX, pages);
-    let count = world.vm.read_at(file, 0, &mut [&mut data]).unwrap();
+    let count = world
+        .vm
+        .file(file)
+        .read(ReadRequest::bytes(0, &mut [&mut data]))
+        .unwrap();
     let pages = data[..count].chunks(PAGE as usize);
     pages
         .map(|page| u64::from_le_bytes(page[..8].try_into().unwrap()))
@@ -128,7 +135,7 @@ fn counters_of<R: ReverseMap>(design: &str) {
     let reclaim = |_| mapped.reclaim(12);
     world.run(&[&count, &count, &reclaim]);
     world.alone(|| {
-        world.vm.sync(mapped.file).unwrap();
+        world.vm.file(mapped.file).sync().unwrap();
         for (page, cpu) in [(0, 0), (0, 1), (2, 0), (2, 1)] {
             let stored = world.machine().store();
             let stored = stored.stored_word(STORE, page * PAGE + (8 + cpu) * 8);
@@ -156,16 +163,16 @@ fn pinned_of<R: ReverseMap>(design: &str) {
             let page = Vpn(SHARED + 1);
             let pinned = world
                 .vm
-                .pin_pages(mapped.space, page, Access::Write, &mut frames);
-            pinned.unwrap();
-            let address = world.machine().frame(frames[0]);
+                .space(mapped.space)
+                .pin_pages(page, Access::Write, &mut frames);
+            let pinned = pinned.unwrap();
+            let address = world.machine().frame(pinned[0]);
             // SAFETY: a frame of the machine, pinned; others touch it as words, too.
             let bytes = unsafe { FrameBytes::new(address, PAGE as usize) };
             bytes.write(80, &u64::to_le_bytes(round));
             world.machine().relax(0);
             bytes.write(88, &u64::to_le_bytes(round));
-            // SAFETY: pinned above.
-            unsafe { world.vm.unpin(&frames) };
+            drop(pinned);
             for word in [10, 11] {
                 let seen = world.load(cpu, mapped.space, at(SHARED + 1, word));
                 assert_eq!(seen, Ok(round), "what the device has stored");
@@ -220,10 +227,10 @@ fn truncate_of<R: ReverseMap>(design: &str) {
                 .store(cpu, mapped.space, at(SHARED + 1, 7), round + 100)
                 .unwrap();
             assert_eq!(read(world, file, 3), [round; 3]);
-            world.vm.set_size(file, PAGE).unwrap();
-            world.vm.set_size(file, 3 * PAGE).unwrap();
+            world.vm.file(file).set_size(PAGE).unwrap();
+            world.vm.file(file).set_size(3 * PAGE).unwrap();
             assert_eq!(read(world, file, 3), [round, 0, 0]);
-            world.vm.punch_hole(file, 0, PAGE).unwrap();
+            world.vm.file(file).punch_hole(0, PAGE).unwrap();
             assert_eq!(read(world, file, 3), [0, 0, 0]);
         }
     };
@@ -248,7 +255,7 @@ fn sync<R: ReverseMap>() {
     let sync = |_| {
         for _ in 0..4 {
             let before = done.load(Ordering::SeqCst);
-            world.vm.sync(file).unwrap();
+            world.vm.file(file).sync().unwrap();
             for place in [8, 2 * PAGE + 800] {
                 let word = world.machine().store().stored_word(STORE, place);
                 let is_new = word.is_some_and(|word| (before..6).contains(&word));
@@ -312,7 +319,7 @@ fn shortage_of_generations<R: ReverseMap>() {
 fn shortage_of<R: ReverseMap>(design: &str) {
     const LARGE: u64 = 160;
     let world = World::<R>::new(2, 72, design);
-    let files = world.alone(|| [3, 4].map(|store| world.vm.create_file(store, LARGE).unwrap()));
+    let files = world.alone(|| [3, 4].map(|store| world.stored(store, LARGE)));
     let work = |cpu: CpuId| {
         let file = files[usize::from(cpu.0)];
         for page in 0..LARGE {
@@ -320,7 +327,10 @@ fn shortage_of<R: ReverseMap>(design: &str) {
         }
         for page in (0..LARGE).rev().step_by(5) {
             let mut data = words(0, 1);
-            let read = world.vm.read_at(file, page * PAGE, &mut [&mut data]);
+            let read = world
+                .vm
+                .file(file)
+                .read(ReadRequest::bytes(page * PAGE, &mut [&mut data]));
             assert_eq!(read, Ok(PAGE as usize));
             assert!(data == words(page + 1, 1), "page {page}");
         }
@@ -333,7 +343,7 @@ fn shortage_of<R: ReverseMap>(design: &str) {
 fn room_of_another<R: ReverseMap>() {
     const ALL: u64 = 30;
     let world = World::<R>::new(2, 36, LISTS);
-    let files = world.alone(|| [3, 4].map(|store| world.vm.create_file(store, ALL).unwrap()));
+    let files = world.alone(|| [3, 4].map(|store| world.stored(store, ALL)));
     world.alone(|| {
         for page in 0..ALL {
             write(&world, files[0], page, page + 1, 1);
@@ -367,7 +377,7 @@ fn private<R: ReverseMap>() -> (World<R>, SpaceId) {
 fn private_of<R: ReverseMap>(design: &str) -> (World<R>, SpaceId) {
     let world = swapping::<R>(2, design);
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, PRIVATE, PAGES);
         space
     });
@@ -387,14 +397,14 @@ fn stores_after_fork<R: ReverseMap>() {
     let work = |cpu: CpuId| {
         for round in 0..4 {
             store_all(&world, cpu, space, round);
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             store_all(&world, cpu, space, 100);
             for page in 0..PAGES {
                 let word = world.load(cpu, child, at(PRIVATE + page, 0));
                 assert_eq!(word, Ok(round), "page {page}");
             }
-            world.vm.load(space).unwrap();
-            world.vm.exit(child).unwrap();
+            world.vm.space(space).load().unwrap();
+            world.vm.space(child).exit().unwrap();
         }
     };
     world.run(&[&work, &|_| reclaim_private(&world)]);
@@ -421,7 +431,7 @@ fn rest_ends_of<R: ReverseMap>(design: &str) {
     let come_and_go = |cpu: CpuId| {
         store_all(&world, cpu, space, 1);
         let all = Vpn(PRIVATE);
-        let discarded = world.vm.advise(space, all, PAGES, Advice::DontNeed);
+        let discarded = world.vm.space(space).advise(all, PAGES, Advice::DontNeed);
         discarded.unwrap();
     };
     world.alone(|| (0..6).for_each(|_| come_and_go(CpuId(0))));
@@ -442,15 +452,23 @@ fn discarded<R: ReverseMap>() {
     let work = |cpu: CpuId| {
         for _ in 0..3 {
             store_all(&world, cpu, space, 1);
-            world.vm.protect(space, all, PAGES, Prot::READ).unwrap();
+            world
+                .vm
+                .space(space)
+                .protect(all, PAGES, Prot::READ)
+                .unwrap();
             for page in 0..PAGES {
                 let stored = world.store(cpu, space, at(PRIVATE + page, 0), 2);
                 assert_eq!(stored, Err(FaultError::Protection), "page {page}");
             }
             let all_rights = Prot::READ_WRITE;
-            world.vm.protect(space, all, PAGES, all_rights).unwrap();
+            world
+                .vm
+                .space(space)
+                .protect(all, PAGES, all_rights)
+                .unwrap();
             store_all(&world, cpu, space, 3);
-            let discarded = world.vm.advise(space, all, PAGES, Advice::DontNeed);
+            let discarded = world.vm.space(space).advise(all, PAGES, Advice::DontNeed);
             discarded.unwrap();
             for page in 0..PAGES {
                 let word = world.load(cpu, space, at(PRIVATE + page, 0));
@@ -468,7 +486,9 @@ fn stores_to_freed<R: ReverseMap>() {
     let work = |cpu: CpuId| {
         for round in 1..4 {
             store_all(&world, cpu, space, round);
-            let freed = (world.vm).advise(space, Vpn(PRIVATE), PAGES, Advice::Free);
+            let freed = (world.vm)
+                .space(space)
+                .advise(Vpn(PRIVATE), PAGES, Advice::Free);
             freed.unwrap();
             let first = world.load(cpu, space, at(PRIVATE, 0)).unwrap();
             assert!(first == round || first == 0, "{first} in round {round}");
@@ -476,7 +496,7 @@ fn stores_to_freed<R: ReverseMap>() {
                 let stored = world.store(cpu, space, at(PRIVATE + page, 0), 10 * round);
                 stored.unwrap();
             }
-            let child = (round == 2).then(|| world.vm.fork(space).unwrap());
+            let child = (round == 2).then(|| world.vm.space(space).fork().unwrap().id());
             for space in [Some(space), child].into_iter().flatten() {
                 for page in 1..PAGES {
                     let word = world.load(cpu, space, at(PRIVATE + page, 0));
@@ -484,8 +504,8 @@ fn stores_to_freed<R: ReverseMap>() {
                 }
             }
             if let Some(child) = child {
-                world.vm.load(space).unwrap();
-                world.vm.exit(child).unwrap();
+                world.vm.space(space).load().unwrap();
+                world.vm.space(child).exit().unwrap();
             }
         }
     };
@@ -498,14 +518,16 @@ fn stores_to_freed<R: ReverseMap>() {
 fn stores_to_freed_beside_fork<R: ReverseMap>() {
     let (world, space) = private::<R>();
     world.alone(|| {
-        world.vm.share_space(space);
+        world.vm.space(space).share().unwrap();
         store_all(&world, CpuId(0), space, 1);
-        let freed = (world.vm).advise(space, Vpn(PRIVATE), PAGES, Advice::Free);
+        let freed = (world.vm)
+            .space(space)
+            .advise(Vpn(PRIVATE), PAGES, Advice::Free);
         freed.unwrap();
     });
     let fork = |_| {
-        let child = world.vm.fork(space).unwrap();
-        world.vm.exit(child).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
+        world.vm.space(child).exit().unwrap();
     };
     let store = |cpu: CpuId| store_all(&world, cpu, space, 2);
     world.run(&[&fork, &store]);
@@ -515,7 +537,7 @@ fn stores_to_freed_beside_fork<R: ReverseMap>() {
             let word = world.load(CpuId(0), space, at(PRIVATE + page, 0));
             assert_eq!(word, Ok(2), "page {page}");
         }
-        world.vm.exit(space).unwrap();
+        world.vm.space(space).exit().unwrap();
     });
     world.finish(&[space], &[]);
 }
@@ -527,8 +549,8 @@ fn walks<R: ReverseMap>() {
     const COUNT: u64 = 10;
     let world = swapping::<R>(3, GENERATIONS);
     let (space, file) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let file = world.vm.create_file(STORE, PAGES).unwrap();
+        let space = world.space();
+        let file = world.stored(STORE, PAGES);
         world.object(space, file, 0, SHARED, PAGES, true);
         world.anonymous(space, PRIVATE[0], COUNT);
         // So many pages have come that whoever reclaims walks first.
@@ -557,16 +579,17 @@ fn walks<R: ReverseMap>() {
                 PRIVATE[round as usize % 2],
             ];
             store(cpu, space, here, 100 * round);
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             store(cpu, space, here, 100 * round + 50);
             check(cpu, child, here, 100 * round);
             store(cpu, child, here, 7);
-            world.vm.unmap(child, Vpn(here), 3).unwrap();
-            world.vm.load(space).unwrap();
-            world.vm.exit(child).unwrap();
+            world.vm.space(child).unmap(Vpn(here), 3).unwrap();
+            world.vm.space(space).load().unwrap();
+            world.vm.space(child).exit().unwrap();
             let to = Placement::Fixed(Vpn(there));
             (world.vm)
-                .remap(space, Vpn(here), COUNT, COUNT, to)
+                .space(space)
+                .remap(Vpn(here), COUNT, COUNT, to)
                 .unwrap();
             check(cpu, space, there, 100 * round + 50);
             world.store(cpu, space, at(SHARED + 1, 0), round).unwrap();
@@ -581,7 +604,7 @@ fn walks<R: ReverseMap>() {
     world.alone(|| {
         let stats = world.vm.stats().reclaim;
         assert!(stats.walks > 0, "{stats:?}");
-        world.vm.sync(file).unwrap();
+        world.vm.file(file).sync().unwrap();
         let stored = world.machine().store();
         assert_eq!(stored.stored_word(STORE, PAGE), Some(2));
     });

@@ -23,11 +23,11 @@ explored! {
 /// A space with a few private pages, and their frames, each with a reference.
 pub fn family<R: ReverseMap>(world: &World<R>) -> (SpaceId, Vec<Pfn>) {
     world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, PAGES.start, 3);
         let pages = PAGES.map(|page| {
             world.store(ZERO, space, at(page, 0), page).unwrap();
-            let (frame, _) = world.vm.translate(space, Vpn(page)).unwrap();
+            let (frame, _) = world.vm.space(space).translate(Vpn(page)).unwrap();
             let pin = world.vm.pin();
             // SAFETY: the frame is mapped; `put` drops the reference.
             assert!(unsafe { world.vm.layers().memory.get_raw(&pin, frame) });
@@ -102,13 +102,13 @@ fn visit_all<R: ReverseMap>(
 
 /// Forks, stores in the child and its child, and ends both.
 fn live<R: ReverseMap>(world: &World<R>, cpu: CpuId, parent: SpaceId) {
-    let child = world.vm.fork(parent).unwrap();
-    let grandchild = world.vm.fork(child).unwrap();
+    let child = world.vm.space(parent).fork().unwrap().id();
+    let grandchild = world.vm.space(child).fork().unwrap().id();
     world.store(cpu, child, at(0x1001, 1), 7).unwrap();
-    assert_eq!(world.vm.exit(child), Ok(true));
+    assert_eq!(world.vm.space(child).exit(), Ok(true));
     world.store(cpu, grandchild, at(0x1002, 1), 8).unwrap();
     assert_eq!(world.load(cpu, grandchild, at(0x1001, 1)), Ok(0));
-    assert_eq!(world.vm.exit(grandchild), Ok(true));
+    assert_eq!(world.vm.space(grandchild).exit(), Ok(true));
 }
 
 fn relatives<R: ReverseMap>() {
@@ -125,8 +125,8 @@ fn orphans<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "");
     let (first, frames) = family(&world);
     let [heir, other] = world.alone(|| {
-        let heirs = [(); 2].map(|()| world.vm.fork(first).unwrap());
-        assert_eq!(world.vm.exit(first), Ok(true));
+        let heirs = [(); 2].map(|()| world.vm.space(first).fork().unwrap().id());
+        assert_eq!(world.vm.space(first).exit(), Ok(true));
         heirs
     });
     let visit = |_| visit_all(&world, &frames, heir, Beside::Forks, 6);
@@ -134,7 +134,7 @@ fn orphans<R: ReverseMap>() {
     let end = |cpu| {
         world.store(cpu, other, at(0x1000, 1), 1).unwrap();
         live(&world, cpu, other);
-        assert_eq!(world.vm.exit(other), Ok(true));
+        assert_eq!(world.vm.space(other).exit(), Ok(true));
     };
     world.run(&[&visit, &work, &end]);
     put(&world, &frames);
@@ -144,13 +144,17 @@ fn orphans<R: ReverseMap>() {
 fn moves<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "");
     let (space, frames) = family(&world);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let visit = |_| visit_all(&world, &frames, space, Beside::NoForks, 4);
     let shift = |cpu: CpuId| {
         let mut from = PAGES.start;
         for to in [0x2000, 0x11fe, 0x3000, PAGES.start] {
             let placement = Placement::Fixed(Vpn(to));
-            world.vm.remap(child, Vpn(from), 3, 3, placement).unwrap();
+            world
+                .vm
+                .space(child)
+                .remap(Vpn(from), 3, 3, placement)
+                .unwrap();
             assert_eq!(world.load(cpu, child, at(to + 2, 0)), Ok(0x1002));
             from = to;
         }
@@ -165,15 +169,15 @@ fn ends<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "");
     let (space, frames) = family(&world);
     let [child, other] = world.alone(|| {
-        let child = world.vm.fork(space).unwrap();
-        [child, world.vm.fork(child).unwrap()]
+        let child = world.vm.space(space).fork().unwrap().id();
+        [child, world.vm.space(child).fork().unwrap().id()]
     });
     let visit = |_| visit_all(&world, &frames, space, Beside::NoForks, 6);
     let end = |cpu: CpuId| {
         let own = [child, other][usize::from(cpu.0) - 1];
         world.store(cpu, own, at(0x1001, 1), 7).unwrap();
         assert_eq!(world.load(cpu, own, at(0x1001, 0)), Ok(0x1001));
-        assert_eq!(world.vm.exit(own), Ok(true));
+        assert_eq!(world.vm.space(own).exit(), Ok(true));
     };
     world.run(&[&visit, &end, &end]);
     put(&world, &frames);
@@ -186,7 +190,7 @@ fn turns<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "");
     let (first, frames) = family(&world);
     let space = world.alone(|| {
-        let space = world.vm.fork(first).unwrap();
+        let space = world.vm.space(first).fork().unwrap().id();
         // For reuse, nobody else may refer to the pages.
         let pin = world.vm.pin();
         for &frame in &frames {
@@ -202,7 +206,7 @@ fn turns<R: ReverseMap>() {
             assert_eq!(world.load(cpu, space, at(page, 0)), Ok(page));
         }
     };
-    world.alone(|| assert_eq!(world.vm.exit(first), Ok(true)));
+    world.alone(|| assert_eq!(world.vm.space(first).exit(), Ok(true)));
     world.run(&[&visit, &store]);
     assert_eq!(world.alone(|| world.vm.stats().events.cow_reuses), 3);
     world.finish(&[space], &[]);
@@ -211,7 +215,7 @@ fn turns<R: ReverseMap>() {
 fn last_exits<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "");
     let (space, frames) = family(&world);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let visit = |_| {
         for _ in 0..3 {
             for (&frame, page) in frames.iter().zip(PAGES) {
@@ -221,7 +225,7 @@ fn last_exits<R: ReverseMap>() {
     };
     let end = |cpu: CpuId| {
         let ended = [space, child][usize::from(cpu.0) - 1];
-        assert_eq!(world.vm.exit(ended), Ok(true));
+        assert_eq!(world.vm.space(ended).exit(), Ok(true));
     };
     world.run(&[&visit, &end, &end]);
     put(&world, &frames);

@@ -50,7 +50,7 @@ scripted! {
 fn world_with_region<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
     let world = World::<R>::new(cpus, FRAMES, EAGER);
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, BASE, PAGES);
         space
     });
@@ -90,9 +90,13 @@ fn first_uses<R: ReverseMap>() {
 fn split_beside_stores<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(3);
     let split = |_| {
-        world.vm.unmap(space, Vpn(BASE + 300), 2).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE + 300), 2).unwrap();
         let rest = Vpn(BASE + 400);
-        world.vm.advise(space, rest, 3, Advice::DontNeed).unwrap();
+        world
+            .vm
+            .space(space)
+            .advise(rest, 3, Advice::DontNeed)
+            .unwrap();
     };
     let store = |cpu: CpuId| {
         let word = 1 + u64::from(cpu.0);
@@ -118,7 +122,7 @@ fn split_beside_stores<R: ReverseMap>() {
 
 fn both_split<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(2);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let work = |cpu: CpuId| {
         let own = [space, child][usize::from(cpu.0)];
         let value = 50 + u64::from(cpu.0);
@@ -136,22 +140,22 @@ fn both_split<R: ReverseMap>() {
 fn split_beside_fork<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(3);
     let (child, other) = world.alone(|| {
-        let child = world.vm.fork(space).unwrap();
-        (child, world.vm.fork(space).unwrap())
+        let child = world.vm.space(space).fork().unwrap().id();
+        (child, world.vm.space(space).fork().unwrap().id())
     });
     let store = |cpu: CpuId| {
         world.store(cpu, space, at(BASE + 1, 0), 99).unwrap();
         assert_eq!(world.load(cpu, space, at(BASE + 2, 0)), Ok(2));
     };
     let fork = |cpu: CpuId| {
-        let grandchild = world.vm.fork(child).unwrap();
+        let grandchild = world.vm.space(child).fork().unwrap().id();
         world.store(cpu, grandchild, at(BASE + 2, 0), 77).unwrap();
         assert_eq!(world.load(cpu, child, at(BASE + 2, 0)), Ok(2));
         assert_eq!(world.load(cpu, grandchild, at(BASE + 1, 0)), Ok(1));
-        world.vm.exit(grandchild).unwrap();
+        world.vm.space(grandchild).exit().unwrap();
     };
     let end = |_| {
-        world.vm.exit(other).unwrap();
+        world.vm.space(other).exit().unwrap();
     };
     world.run(&[&store, &fork, &end]);
     world.finish(&[space, child], &[]);
@@ -159,13 +163,13 @@ fn split_beside_fork<R: ReverseMap>() {
 
 fn lookup_beside_split<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(2);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let split = |cpu: CpuId| {
         world.store(cpu, child, at(BASE + 100, 0), 1).unwrap();
     };
     let look = |_| {
         let pages = PageRange::new(Vpn(BASE), 4);
-        let report = world.vm.scan_space(space, pages).unwrap();
+        let report = world.vm.space(space).scan(pages).unwrap();
         // Both spaces go on mapping these pages, whole or one by one.
         assert_eq!(report.hits, 2 * report.pages, "{report:?}");
     };
@@ -178,14 +182,15 @@ fn pins<R: ReverseMap>() {
     let pin = |_| {
         let mut frames = [Pfn::NONE; 2];
         let start = Vpn(BASE + 1);
-        world
-            .vm
-            .pin_pages(space, start, Access::Write, &mut frames)
+        let pinned = (world.vm.space(space))
+            .pin_pages(start, Access::Write, &mut frames)
             .unwrap();
-        let shown = world.vm.translate(space, start).map(|(frame, _)| frame);
-        assert_eq!(shown, Some(frames[0]));
-        // SAFETY: pinned above.
-        unsafe { world.vm.unpin(&frames) };
+        let shown = world
+            .vm
+            .space(space)
+            .translate(start)
+            .map(|(frame, _)| frame);
+        assert_eq!(shown, Ok(pinned[0]));
     };
     let store = |cpu: CpuId| {
         for page in 0..8 {
@@ -202,13 +207,17 @@ fn protect<R: ReverseMap>() {
     let protect = |cpu: CpuId| {
         for (first, pages) in [(0, PAGES), (0, 3)] {
             let first = Vpn(BASE + first);
-            world.vm.protect(space, first, pages, Prot::READ).unwrap();
+            world
+                .vm
+                .space(space)
+                .protect(first, pages, Prot::READ)
+                .unwrap();
             let refused = world.store(cpu, space, at(BASE + 1, 3), 1);
             assert_eq!(refused, Err(FaultError::Protection));
             let before = world.load(cpu, space, at(BASE + 1, 1)).unwrap();
             let after = world.load(cpu, space, at(BASE + 1, 1)).unwrap();
             assert_eq!(before, after, "a store without the right");
-            world.vm.protect(space, first, pages, RW).unwrap();
+            world.vm.space(space).protect(first, pages, RW).unwrap();
         }
     };
     let store = |cpu: CpuId| {
@@ -228,7 +237,11 @@ fn world_with_singles<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
     let (world, space) = world_with_superpage(cpus);
     world.alone(|| {
         let last = Vpn(BASE + PAGES - 1);
-        world.vm.advise(space, last, 1, Advice::DontNeed).unwrap();
+        world
+            .vm
+            .space(space)
+            .advise(last, 1, Advice::DontNeed)
+            .unwrap();
         world
             .store(ZERO, space, at(BASE + PAGES - 1, 0), 9)
             .unwrap();
@@ -240,7 +253,7 @@ fn world_with_singles<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
 fn collapse<R: ReverseMap>() {
     let (world, space) = world_with_singles::<R>(2);
     let collapse = |_| {
-        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        let report = world.vm.space(space).collapse(Vpn(BASE), 1, 1).unwrap();
         assert_eq!(report.collapsed, 1);
     };
     let store = |cpu: CpuId| {
@@ -250,10 +263,12 @@ fn collapse<R: ReverseMap>() {
                 assert_eq!(world.load(cpu, space, at(BASE + page, 1)), Ok(round));
                 assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
             }
-            assert!(
+            assert_eq!(
                 world
                     .vm
-                    .is_accessible(space, PageRange::new(Vpn(BASE), 2), Access::Read)
+                    .space(space)
+                    .is_accessible(PageRange::new(Vpn(BASE), 2), Access::Read),
+                Ok(true)
             );
         }
     };
@@ -274,15 +289,19 @@ fn to_be_collapsed<R: ReverseMap>(
     let (world, space) = world_with_singles::<R>(cpus);
     let world = Arc::new(world);
     world.alone(|| {
-        assert!(world.vm.share_space(space));
+        world.vm.space(space).share().unwrap();
         let hole = Vpn(BASE + HOLE);
-        world.vm.advise(space, hole, 1, Advice::DontNeed).unwrap();
+        world
+            .vm
+            .space(space)
+            .advise(hole, 1, Advice::DontNeed)
+            .unwrap();
     });
     let (seen, left) = (Arc::clone(&world), Cell::new(more));
     let is_protected = move || {
         let last = Vpn(BASE + PAGES - 1);
-        let mapped = vellum_schedules::undisturbed(|| seen.vm.translate(space, last));
-        let is_protected = mapped.is_some_and(|(_, prot)| !prot.allows(Access::Write));
+        let mapped = vellum_schedules::undisturbed(|| seen.vm.space(space).translate(last));
+        let is_protected = mapped.is_ok_and(|(_, prot)| !prot.allows(Access::Write));
         if is_protected {
             left.set(left.get().saturating_sub(1));
         }
@@ -301,7 +320,7 @@ fn stored_while_copied<R: ReverseMap>() {
         world.machine().run_on(cpu, || store(cpu, 1));
     });
     let collapse = |_| {
-        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        let report = world.vm.space(space).collapse(Vpn(BASE), 1, 1).unwrap();
         assert_eq!(report.collapsed, 1);
     };
     let steps = vec![Step::until(0, is_copied), Step::end(1), Step::end(0)];
@@ -322,7 +341,7 @@ fn filled_while_collapsed<R: ReverseMap>() {
     };
     let store = |cpu| world.store(cpu, space, at(BASE + HOLE, 0), 7).unwrap();
     let collapse = |_| {
-        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        let report = world.vm.space(space).collapse(Vpn(BASE), 1, 1).unwrap();
         assert_eq!(report.collapsed, 1);
     };
     let steps = vec![
@@ -341,15 +360,15 @@ fn filled_while_collapsed<R: ReverseMap>() {
 fn allowed_while_collapsed<R: ReverseMap>() {
     let (world, space, is_copied) = to_be_collapsed::<R>(2, 60);
     world.alone(|| {
-        let child = world.vm.fork(space).unwrap();
-        assert_eq!(world.vm.exit(child), Ok(true));
+        let child = world.vm.space(space).fork().unwrap().id();
+        assert_eq!(world.vm.space(child).exit(), Ok(true));
         let last = at(BASE + PAGES - 1, 0);
         world.store(ZERO, space, last, 9).unwrap();
     });
     let in_fault = in_fault(&world);
     let store = |cpu| world.store(cpu, space, at(BASE, 1), 2).unwrap();
     let collapse = |_| {
-        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        let report = world.vm.space(space).collapse(Vpn(BASE), 1, 1).unwrap();
         assert_eq!(report.collapsed, 1);
     };
     let steps = vec![
@@ -375,12 +394,12 @@ fn lookup_beside_collapse<R: ReverseMap>() {
     let (world, space) = world_with_singles::<R>(2);
     let collapse = |_| {
         // A lookup refers to pages, which then stay as they are.
-        let report = world.vm.collapse(space, Vpn(BASE), 1, 1).unwrap();
+        let report = world.vm.space(space).collapse(Vpn(BASE), 1, 1).unwrap();
         assert!(report.collapsed <= 1);
     };
     let look = |cpu: CpuId| {
         let pages = PageRange::new(Vpn(BASE), 4);
-        let report = world.vm.scan_space(space, pages).unwrap();
+        let report = world.vm.space(space).scan(pages).unwrap();
         assert!(report.hits <= report.pages, "{report:?}");
         assert_eq!(world.load(cpu, space, at(BASE + 3, 0)), Ok(3));
     };
@@ -394,7 +413,7 @@ const RESERVE: &str = "superpage=reserve";
 fn world_nearly_full<R: ReverseMap>(cpus: usize, left: u64) -> (World<R>, SpaceId) {
     let world = World::<R>::new(cpus, FRAMES, RESERVE);
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, BASE, PAGES);
         for page in 0..PAGES - left {
             world.store(ZERO, space, at(BASE + page, 0), page).unwrap();
@@ -466,17 +485,18 @@ fn freed_as_it_fills<R: ReverseMap>() {
     let world = Arc::new(world);
     let last = BASE + PAGES - 1;
     world.alone(|| {
-        let child = world.vm.fork(space).unwrap();
-        assert_eq!(world.vm.exit(child), Ok(true));
+        let child = world.vm.space(space).fork().unwrap().id();
+        assert_eq!(world.vm.space(child).exit(), Ok(true));
     });
     let is_mapped = {
         let world = Arc::clone(&world);
-        move || vellum_schedules::undisturbed(|| world.vm.translate(space, Vpn(last)).is_some())
+        move || vellum_schedules::undisturbed(|| world.vm.space(space).translate(Vpn(last)).is_ok())
     };
     let store = |cpu| world.store(cpu, space, at(last, 0), 7).unwrap();
     let free = |_| {
         (world.vm)
-            .advise(space, Vpn(last), 1, Advice::Free)
+            .space(space)
+            .advise(Vpn(last), 1, Advice::Free)
             .unwrap()
     };
     let steps = vec![Step::until(0, is_mapped), Step::end(1), Step::end(0)];
@@ -488,7 +508,7 @@ fn freed_as_it_fills<R: ReverseMap>() {
 fn fill_beside_unmap<R: ReverseMap>() {
     let (world, space) = world_nearly_full::<R>(2, 1);
     let unmap = |cpu: CpuId| {
-        world.vm.unmap(space, Vpn(BASE + 100), 2).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE + 100), 2).unwrap();
         let gone = world.load(cpu, space, at(BASE + 100, 0));
         assert_eq!(gone, Err(FaultError::NoRegion));
     };
@@ -504,12 +524,12 @@ fn fill_beside_unmap<R: ReverseMap>() {
 fn fill_beside_fork<R: ReverseMap>() {
     let (world, space) = world_nearly_full::<R>(2, 1);
     let fork = |cpu: CpuId| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         world.store(cpu, child, at(BASE + 3, 0), 90).unwrap();
         assert_eq!(world.load(cpu, child, at(BASE + 3, 0)), Ok(90));
         assert_eq!(world.load(cpu, child, at(BASE + 4, 0)), Ok(4));
         assert_eq!(world.load(cpu, space, at(BASE + 3, 0)), Ok(3));
-        world.vm.exit(child).unwrap();
+        world.vm.space(child).exit().unwrap();
     };
     world.run(&[&|cpu| fill(&world, cpu, space), &fork]);
     world.finish(&[space], &[]);
@@ -520,10 +540,14 @@ fn fill_beside_protect<R: ReverseMap>() {
     let protect = |cpu: CpuId| {
         for (first, pages) in [(0, 3), (0, PAGES)] {
             let first = Vpn(BASE + first);
-            world.vm.protect(space, first, pages, Prot::READ).unwrap();
+            world
+                .vm
+                .space(space)
+                .protect(first, pages, Prot::READ)
+                .unwrap();
             let refused = world.store(cpu, space, at(BASE + 1, 3), 1);
             assert_eq!(refused, Err(FaultError::Protection));
-            world.vm.protect(space, first, pages, RW).unwrap();
+            world.vm.space(space).protect(first, pages, RW).unwrap();
         }
     };
     let store = |cpu: CpuId| {
@@ -545,7 +569,8 @@ fn fill_beside_lookup<R: ReverseMap>() {
     let look = |_| {
         let report = world
             .vm
-            .scan_space(space, PageRange::new(Vpn(BASE), 4))
+            .space(space)
+            .scan(PageRange::new(Vpn(BASE), 4))
             .unwrap();
         assert!(report.hits <= report.pages, "{report:?}");
     };
@@ -563,18 +588,18 @@ fn unite_beside_lookup<R: ReverseMap>() {
         assert_eq!(promotions(&world), 1);
     });
     let share = |cpu: CpuId| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         assert_eq!(world.load(cpu, child, at(BASE + 1, 0)), Ok(1));
-        world.vm.unmap(space, Vpn(BASE), PAGES).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE), PAGES).unwrap();
         for page in [0, 2, PAGES - 1] {
             assert_eq!(world.load(cpu, child, at(BASE + page, 0)), Ok(page));
         }
-        world.vm.exit(child).unwrap();
+        world.vm.space(child).exit().unwrap();
     };
     let look = |_| {
         for first in [0, 2] {
             let pages = PageRange::new(Vpn(BASE + first), 3);
-            let report = world.vm.scan_space(space, pages).unwrap();
+            let report = world.vm.space(space).scan(pages).unwrap();
             assert!(report.hits <= 2 * report.pages, "{report:?}");
         }
     };
@@ -588,8 +613,8 @@ fn break_beside_faults<R: ReverseMap>() {
     let other_page = |page: u64| 2 * BASE + page / (PAGES - 1) * PAGES + page % (PAGES - 1);
     let world = World::<R>::new(2, FEW, RESERVE);
     let (space, other, filled) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let other = world.vm.create_space().unwrap();
+        let space = world.space();
+        let other = world.space();
         world.anonymous(space, BASE, PAGES);
         for range in 0..3 {
             world.anonymous(other, 2 * BASE + range * PAGES, PAGES - 1);

@@ -35,7 +35,7 @@ fn world_with_space<R: ReverseMap>(design: &str) -> (World<R>, SpaceId) {
     let mut world = World::<R>::new(3, FRAMES, design);
     world.swap_on(SLOTS);
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, BASE, PAGES);
         space
     });
@@ -58,7 +58,7 @@ fn world_with_superpage<R: ReverseMap>(design: &str) -> (World<R>, SpaceId) {
 fn reclaim<R: ReverseMap>(world: &World<R>, space: SpaceId) {
     for _ in 0..3 {
         // The space may have ended.
-        let _ = (world.vm).scan_space(space, PageRange::new(Vpn(BASE), 1));
+        let _ = (world.vm).space(space).scan(PageRange::new(Vpn(BASE), 1));
         world.vm.reclaim_pages(2);
     }
 }
@@ -99,13 +99,13 @@ fn stores_beside_walks<R: ReverseMap>() {
 fn forks<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(EAGER);
     let fork = |cpu: CpuId| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         for page in USED {
             assert_eq!(world.load(cpu, child, at(BASE + page, 0)), Ok(page));
             world.store(cpu, child, at(BASE + page, 0), 77).unwrap();
             assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
         }
-        world.vm.exit(child).unwrap();
+        world.vm.space(child).exit().unwrap();
     };
     world.run(&[&|_| reclaim(&world, space), &fork]);
     world.finish_swap(&[space], &[]);
@@ -113,9 +113,9 @@ fn forks<R: ReverseMap>() {
 
 fn unmapped<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(EAGER);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let unmap = |cpu: CpuId| {
-        world.vm.unmap(space, Vpn(BASE), PAGES).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE), PAGES).unwrap();
         world.anonymous(space, BASE, PAGES);
         for page in USED {
             assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(0));
@@ -128,11 +128,11 @@ fn unmapped<R: ReverseMap>() {
 
 fn exits<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(EAGER);
-    let children = world.alone(|| [(); 2].map(|()| world.vm.fork(space).unwrap()));
-    let end = |_| assert!(world.vm.exit(children[0]).unwrap());
+    let children = world.alone(|| [(); 2].map(|()| world.vm.space(space).fork().unwrap().id()));
+    let end = |_| assert!(world.vm.space(children[0]).exit().unwrap());
     let end_another = |cpu: CpuId| {
         use_pages(&world, cpu, children[1]);
-        world.vm.exit(children[1]).unwrap();
+        world.vm.space(children[1]).exit().unwrap();
     };
     world.run(&[&|_| reclaim(&world, children[0]), &end, &end_another]);
     world.alone(|| use_pages(&world, ZERO, space));
@@ -141,9 +141,9 @@ fn exits<R: ReverseMap>() {
 
 fn split<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(EAGER);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let split = |cpu: CpuId| {
-        world.vm.unmap(space, Vpn(BASE + 40), 2).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE + 40), 2).unwrap();
         use_pages(&world, cpu, space);
     };
     let copy = |cpu: CpuId| use_pages(&world, cpu, child);
@@ -160,11 +160,11 @@ fn united<R: ReverseMap>() {
         assert_eq!(world.vm.stats().events.superpage_promotions, 1);
     });
     let share = |cpu: CpuId| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         use_pages(&world, cpu, child);
-        world.vm.unmap(space, Vpn(BASE), PAGES).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE), PAGES).unwrap();
         use_pages(&world, cpu, child);
-        world.vm.exit(child).unwrap();
+        world.vm.space(child).exit().unwrap();
     };
     world.run(&[&|_| reclaim(&world, space), &share]);
     world.finish_swap(&[space], &[]);
@@ -173,9 +173,9 @@ fn united<R: ReverseMap>() {
 fn moved<R: ReverseMap>() {
     let (world, space) = world_with_superpage::<R>(GROUPS);
     let (group, other) = world.alone(|| {
-        let group = world.vm.new_group(2 * PAGES).unwrap();
-        let other = world.vm.create_space().unwrap();
-        world.vm.set_group(other, group).unwrap();
+        let group = world.vm.create_group(2 * PAGES).unwrap().id();
+        let other = world.space();
+        world.vm.space(other).set_group(group).unwrap();
         world.anonymous(other, BASE, PAGES);
         for page in USED {
             world.store(ZERO, other, at(BASE + page, 0), page).unwrap();
@@ -184,13 +184,13 @@ fn moved<R: ReverseMap>() {
     });
     let store = |cpu: CpuId| {
         use_pages(&world, cpu, other);
-        let child = world.vm.fork(other).unwrap();
+        let child = world.vm.space(other).fork().unwrap().id();
         use_pages(&world, cpu, child);
-        world.vm.exit(child).unwrap();
+        world.vm.space(child).exit().unwrap();
     };
     let end = |_| {
-        world.vm.set_group(other, GroupId::ROOT).unwrap();
-        world.vm.end_group(group).unwrap();
+        world.vm.space(other).set_group(GroupId::ROOT).unwrap();
+        world.vm.group(group).end().unwrap();
     };
     world.run(&[&|_| reclaim(&world, other), &store, &end]);
     world.audit();

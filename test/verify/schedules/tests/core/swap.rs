@@ -40,7 +40,7 @@ fn world<R: ReverseMap>(cpus: usize, slots: u64) -> (World<R>, SpaceId) {
 fn filled<R: ReverseMap>(mut world: World<R>, slots: u64) -> (World<R>, SpaceId) {
     world.swap_on(slots);
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, BASE, PAGES);
         for page in 0..PAGES {
             world.store(ZERO, space, at(BASE + page, 0), page).unwrap();
@@ -135,7 +135,7 @@ fn fork_beside_out<R: ReverseMap>() {
     let (world, space) = world::<R>(3, 2 * PAGES);
     let child = std::sync::Mutex::new(None);
     let fork = |cpu: CpuId| {
-        let new = world.vm.fork(space).unwrap();
+        let new = world.vm.space(space).fork().unwrap().id();
         for page in 0..PAGES {
             let address = at(BASE + page, 0);
             assert_eq!(world.load(cpu, new, address), Ok(page), "of the parent");
@@ -168,7 +168,7 @@ fn fork_beside_out<R: ReverseMap>() {
 
 fn copies_beside_out<R: ReverseMap>() {
     let (world, space) = world::<R>(3, 2 * PAGES);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let out = |_| {
         page_out(&world, space);
         page_out(&world, child);
@@ -183,13 +183,17 @@ fn copies_beside_out<R: ReverseMap>() {
 
 fn unmapped_beside_out<R: ReverseMap>() {
     let (world, space) = world::<R>(3, PAGES);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let out = |_| page_out(&world, space);
     let unmap = |_| {
-        world.vm.unmap(space, Vpn(BASE), 1).unwrap();
+        world.vm.space(space).unmap(Vpn(BASE), 1).unwrap();
         let rest = Vpn(BASE + 1);
-        world.vm.advise(space, rest, 1, Advice::DontNeed).unwrap();
-        world.vm.unmap(child, Vpn(BASE), PAGES).unwrap();
+        world
+            .vm
+            .space(space)
+            .advise(rest, 1, Advice::DontNeed)
+            .unwrap();
+        world.vm.space(child).unmap(Vpn(BASE), PAGES).unwrap();
     };
     let look = |cpu: CpuId| {
         let first = world.load(cpu, space, at(BASE, 0));
@@ -205,12 +209,12 @@ fn unmapped_beside_out<R: ReverseMap>() {
 fn exit_beside_in<R: ReverseMap>() {
     let (world, space) = world::<R>(3, PAGES);
     let child = world.alone(|| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         page_out(&world, space);
         child
     });
     let end = |_| {
-        assert_eq!(world.vm.exit(child), Ok(true));
+        assert_eq!(world.vm.space(child).exit(), Ok(true));
     };
     let look = |cpu: CpuId| {
         for page in 0..PAGES {
@@ -229,15 +233,14 @@ fn pins_beside_out<R: ReverseMap>() {
         let mut frames = [Pfn::NONE; PAGES as usize];
         let pinned = world
             .vm
-            .pin_pages(space, Vpn(BASE), Access::Write, &mut frames);
-        pinned.unwrap();
-        for (page, &frame) in (BASE..).zip(&frames) {
+            .space(space)
+            .pin_pages(Vpn(BASE), Access::Write, &mut frames);
+        let pinned = pinned.unwrap();
+        for (page, &frame) in (BASE..).zip(&*pinned) {
             world.store(cpu, space, at(page, 1), page).unwrap();
-            let mapped = world.vm.translate(space, Vpn(page));
-            assert_eq!(mapped.map(|mapped| mapped.0), Some(frame), "it was taken");
+            let mapped = world.vm.space(space).translate(Vpn(page));
+            assert_eq!(mapped.map(|mapped| mapped.0), Ok(frame), "it was taken");
         }
-        // SAFETY: pinned above.
-        unsafe { world.vm.unpin(&frames) };
     };
     let out = |_| {
         page_out(&world, space);
@@ -262,14 +265,21 @@ fn pins_beside_out<R: ReverseMap>() {
 fn moved_beside_out<R: ReverseMap>() {
     const TO: u64 = 0x5000;
     let (world, space) = world::<R>(3, 2 * PAGES);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let to = |_| {
         let to = Placement::Fixed(Vpn(TO));
-        world.vm.remap(space, Vpn(BASE), PAGES, PAGES, to).unwrap();
+        world
+            .vm
+            .space(space)
+            .remap(Vpn(BASE), PAGES, PAGES, to)
+            .unwrap();
     };
     let out = |_| {
         page_out(&world, child);
-        let _ = world.vm.advise(space, Vpn(TO), PAGES, Advice::PageOut);
+        let _ = world
+            .vm
+            .space(space)
+            .advise(Vpn(TO), PAGES, Advice::PageOut);
     };
     let look = |cpu: CpuId| {
         for page in 0..PAGES {
@@ -291,7 +301,7 @@ fn truncated_beside_out<R: ReverseMap>() {
     const FILE: u64 = 0x3000;
     let (world, space) = world::<R>(3, 2 * PAGES);
     let file = world.alone(|| {
-        let file = world.vm.create_file(3, PAGES).unwrap();
+        let file = world.stored(3, PAGES);
         world.object(space, file, 0, FILE, PAGES, false);
         for page in 0..PAGES {
             let address = at(FILE + page, 0);
@@ -300,9 +310,12 @@ fn truncated_beside_out<R: ReverseMap>() {
         file
     });
     let out = |_| {
-        let _ = world.vm.advise(space, Vpn(FILE), PAGES, Advice::PageOut);
+        let _ = world
+            .vm
+            .space(space)
+            .advise(Vpn(FILE), PAGES, Advice::PageOut);
     };
-    let truncate = |_| world.vm.set_size(file, 1 << 12).unwrap();
+    let truncate = |_| world.vm.file(file).set_size(1 << 12).unwrap();
     let look = |cpu: CpuId| {
         for page in 0..PAGES {
             let seen = world.load(cpu, space, at(FILE + page, 0));
@@ -316,14 +329,14 @@ fn truncated_beside_out<R: ReverseMap>() {
         let gone = world.load(ZERO, space, at(FILE + 1, 0));
         assert_eq!(gone, Err(FaultError::PastEnd));
         assert!(world.vm.audit().unwrap().swapped <= 1);
-        world.vm.release_object(file).unwrap();
+        world.vm.file(file).release().unwrap();
     });
     world.finish_swap(&[space], &[]);
 }
 
 fn write_fails<R: ReverseMap>() {
     let (world, space) = world::<R>(3, 4 * PAGES);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let healed = AtomicBool::new(false);
     let faults = world.store.faults();
     faults.fail_range(vellum_machine::store::Transfer::Write, 0..2);

@@ -6,7 +6,7 @@ use crate::world::{World, at};
 use vellum::addr::Vpn;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError};
+use vellum::space::{Advice, FaultError, ReadRequest, WriteRequest};
 use vellum::{ObjectId, SpaceId};
 
 const ZERO: CpuId = CpuId(0);
@@ -35,13 +35,13 @@ fn shared<R: ReverseMap>(cpus: usize, slots: u64) -> Shared<R> {
     let mut world = World::<R>::new(cpus, 320, "");
     world.swap_on(slots);
     let (spaces, object) = world.alone(|| {
-        let object = world.vm.create_shared_memory(PAGES).unwrap();
-        let space = world.vm.create_space().unwrap();
+        let object = world.memory(PAGES);
+        let space = world.space();
         world.object(space, object, 0, BASE, PAGES, true);
         for page in 0..PAGES {
             world.store(ZERO, space, at(BASE + page, 0), page).unwrap();
         }
-        ([space, world.vm.fork(space).unwrap()], object)
+        ([space, world.vm.space(space).fork().unwrap().id()], object)
     });
     Shared {
         world,
@@ -110,7 +110,13 @@ fn calls<R: ReverseMap>() {
         for page in 0..PAGES {
             let place = page * PAGE + 8;
             let word = (100 + page).to_le_bytes();
-            assert_eq!(world.vm.write_at(object, place, &[&word]), Ok(8));
+            assert_eq!(
+                world
+                    .vm
+                    .file(object)
+                    .write(WriteRequest::bytes(place, &[&word])),
+                Ok(8)
+            );
             let seen = world.load(cpu, shared.spaces[0], at(BASE + page, 1));
             assert_eq!(seen, Ok(100 + page));
         }
@@ -122,7 +128,10 @@ fn calls<R: ReverseMap>() {
                 .store(cpu, shared.spaces[1], address, 200 + page)
                 .unwrap();
             let mut words = [0; 24];
-            let read = world.vm.read_at(object, page * PAGE, &mut [&mut words]);
+            let read = world
+                .vm
+                .file(object)
+                .read(ReadRequest::bytes(page * PAGE, &mut [&mut words]));
             assert_eq!(read, Ok(24));
             let word = |nth: usize| u64::from_le_bytes(words[8 * nth..][..8].try_into().unwrap());
             assert_eq!((word(0), word(2)), (page, 200 + page));
@@ -148,9 +157,9 @@ fn cut<R: ReverseMap>() {
         shared.page_out(shared.spaces[1]);
     };
     let cut = |_| {
-        world.vm.punch_hole(object, PAGE, PAGE).unwrap();
-        world.vm.set_size(object, 2 * PAGE).unwrap();
-        world.vm.set_size(object, 3 * PAGE).unwrap();
+        world.vm.file(object).punch_hole(PAGE, PAGE).unwrap();
+        world.vm.file(object).set_size(2 * PAGE).unwrap();
+        world.vm.file(object).set_size(3 * PAGE).unwrap();
     };
     let look = |cpu: CpuId| {
         for page in 0..PAGES {
@@ -178,12 +187,20 @@ fn end<R: ReverseMap>() {
         shared.page_out(shared.spaces[1]);
     };
     let end = |_| {
-        world.vm.release_object(shared.object).unwrap();
-        world.vm.unmap(shared.spaces[0], Vpn(BASE), PAGES).unwrap();
+        world.vm.file(shared.object).release().unwrap();
+        world
+            .vm
+            .space(shared.spaces[0])
+            .unmap(Vpn(BASE), PAGES)
+            .unwrap();
     };
     let end_too = |cpu: CpuId| {
         assert_eq!(world.load(cpu, shared.spaces[1], at(BASE, 0)), Ok(0));
-        world.vm.unmap(shared.spaces[1], Vpn(BASE), PAGES).unwrap();
+        world
+            .vm
+            .space(shared.spaces[1])
+            .unmap(Vpn(BASE), PAGES)
+            .unwrap();
     };
     world.run(&[&out, &end, &end_too]);
     shared.finish(&[]);
@@ -201,7 +218,7 @@ fn slot_used_anew<R: ReverseMap>() {
     let out = |_| {
         for _ in 0..3 {
             shared.page_out(space);
-            let _ = world.vm.advise(space, Vpn(OWN), 1, Advice::PageOut);
+            let _ = world.vm.space(space).advise(Vpn(OWN), 1, Advice::PageOut);
         }
     };
     let look = |cpu: CpuId| {

@@ -5,7 +5,7 @@ use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError};
+use vellum::space::{Advice, FaultError, WriteRequest};
 
 const ZERO: CpuId = CpuId(0);
 
@@ -28,15 +28,19 @@ fn mark_beside_drop<R: ReverseMap>() {
         let address = at(SHARED + 1, 1);
         world.alone(|| {
             world.store(ZERO, files.space, address, 100).unwrap();
-            world.vm.sync(files.file).unwrap();
+            world.vm.file(files.file).sync().unwrap();
         });
         let store = |cpu| world.store(cpu, files.space, address, round).unwrap();
         let drop_page = |_| {
             let (space, dropped) = (files.space, Advice::DontNeed);
-            world.vm.advise(space, Vpn(SHARED + 1), 1, dropped).unwrap();
+            world
+                .vm
+                .space(space)
+                .advise(Vpn(SHARED + 1), 1, dropped)
+                .unwrap();
         };
         world.run(&[&store, &drop_page]);
-        world.alone(|| world.vm.sync(files.file).unwrap());
+        world.alone(|| world.vm.file(files.file).sync().unwrap());
         assert_eq!(files.stored(1, 1), round, "not in the store after a sync");
     }
     files.finish(&[]);
@@ -55,7 +59,7 @@ fn sync_stores<R: ReverseMap>() {
             world
                 .store(cpu, files.space, at(SHARED + 2, word), round)
                 .unwrap();
-            world.vm.sync(files.file).unwrap();
+            world.vm.file(files.file).sync().unwrap();
             for page in [1, 2] {
                 assert_eq!(
                     files.stored(page, word),
@@ -67,10 +71,10 @@ fn sync_stores<R: ReverseMap>() {
     };
     let fork = |cpu: CpuId| {
         for round in 1..3 {
-            let child = world.vm.fork(files.space).unwrap();
+            let child = world.vm.space(files.space).fork().unwrap().id();
             world.store(cpu, child, at(SHARED + 1, 9), round).unwrap();
-            world.vm.exit(child).unwrap();
-            world.vm.sync(files.file).unwrap();
+            world.vm.space(child).exit().unwrap();
+            world.vm.file(files.file).sync().unwrap();
             assert_eq!(
                 files.stored(1, 9),
                 round,
@@ -89,7 +93,11 @@ fn sync_unmap<R: ReverseMap>() {
     let world = &files.world;
     let unmap = |_| {
         for _ in 0..3 {
-            world.vm.unmap(files.space, Vpn(SHARED), PAGES).unwrap();
+            world
+                .vm
+                .space(files.space)
+                .unmap(Vpn(SHARED), PAGES)
+                .unwrap();
             world.object(files.space, files.file, 0, SHARED, PAGES, true);
         }
     };
@@ -102,7 +110,7 @@ fn sync_unmap<R: ReverseMap>() {
                 Err(error) => assert_eq!(error, FaultError::NoRegion),
             }
             if round % 3 == 0 {
-                world.vm.sync(files.file).unwrap();
+                world.vm.file(files.file).sync().unwrap();
                 assert!(
                     last == 0 || files.stored(1, word) == last,
                     "not in the store after a sync"
@@ -123,7 +131,8 @@ fn sync_drop<R: ReverseMap>() {
             let dropped = Advice::DontNeed;
             world
                 .vm
-                .advise(files.space, Vpn(SHARED + 1), 1, dropped)
+                .space(files.space)
+                .advise(Vpn(SHARED + 1), 1, dropped)
                 .unwrap();
         }
     };
@@ -133,7 +142,7 @@ fn sync_drop<R: ReverseMap>() {
             world
                 .store(cpu, files.space, at(SHARED + 1, word), round)
                 .unwrap();
-            world.vm.sync(files.file).unwrap();
+            world.vm.file(files.file).sync().unwrap();
             assert_eq!(
                 files.stored(1, word),
                 round,
@@ -152,7 +161,7 @@ fn sync_protect<R: ReverseMap>() {
     let world = &files.world;
     let other = world.alone(|| {
         files.use_pages(ZERO, 0..PAGES);
-        let other = world.vm.create_space().unwrap();
+        let other = world.space();
         world.object(other, files.file, 4, SHARED + 4, 2, true);
         other
     });
@@ -160,7 +169,11 @@ fn sync_protect<R: ReverseMap>() {
         for (first, pages) in [(1, 4), (3, 3), (2, 4)] {
             for prot in [RW.union(Prot::EXECUTE), RW] {
                 let start = Vpn(SHARED + first);
-                world.vm.protect(files.space, start, pages, prot).unwrap();
+                world
+                    .vm
+                    .space(files.space)
+                    .protect(start, pages, prot)
+                    .unwrap();
             }
         }
     };
@@ -175,7 +188,7 @@ fn sync_protect<R: ReverseMap>() {
                     .store(cpu, id, at(SHARED + page, word), round)
                     .unwrap();
             }
-            world.vm.sync(files.file).unwrap();
+            world.vm.file(files.file).sync().unwrap();
             for page in [4, 5] {
                 assert_eq!(
                     files.stored(page, word),
@@ -192,28 +205,29 @@ fn sync_protect<R: ReverseMap>() {
 fn write_truncate<R: ReverseMap>() {
     let files = files::<R>(3, "");
     let world = &files.world;
-    world.alone(|| world.vm.set_size(files.file, 0).unwrap());
+    world.alone(|| world.vm.file(files.file).set_size(0).unwrap());
     let write = |_| {
         for round in 1..3 {
             world
                 .vm
-                .write_pages(files.file, 0, 2, |index, bytes| {
+                .file(files.file)
+                .write(WriteRequest::pages(0, 2, |index, bytes| {
                     bytes.fill(0x500 + index + 16 * round)
-                })
+                }))
                 .unwrap();
         }
     };
     let truncate = |_| {
         for _ in 0..2 {
-            world.vm.set_size(files.file, 0).unwrap();
+            world.vm.file(files.file).set_size(0).unwrap();
         }
     };
     let sync = |_| {
-        world.vm.sync(files.file).unwrap();
+        world.vm.file(files.file).sync().unwrap();
     };
     world.run(&[&write, &truncate, &sync]);
     world.alone(|| {
-        let end = world.vm.object_pages(files.file).unwrap();
+        let end = world.vm.file(files.file).size().unwrap() >> 12;
         assert!(end == 0 || end == 2, "half of a write is left: {end} pages");
         for page in 0..end {
             let seen = world.load(ZERO, files.space, at(SHARED + page, 0)).unwrap();
@@ -229,15 +243,15 @@ fn write_truncate<R: ReverseMap>() {
 fn last_user<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "forkcopy=all");
     let (spaces, file) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let file = world.vm.create_file(3, 4).unwrap();
+        let space = world.space();
+        let file = world.stored(3, 4);
         world.object(space, file, 0, SHARED, 4, true);
         for page in 0..4 {
             world
                 .store(ZERO, space, at(SHARED + page, 1), page)
                 .unwrap();
         }
-        ([space, world.vm.fork(space).unwrap()], file)
+        ([space, world.vm.space(space).fork().unwrap().id()], file)
     });
     let work = |cpu: CpuId| {
         let id = spaces[usize::from(cpu.0)];
@@ -245,11 +259,11 @@ fn last_user<R: ReverseMap>() {
             .store(cpu, id, at(SHARED + 2, 2 + u64::from(cpu.0)), 8)
             .unwrap();
         if cpu.0 == 0 {
-            world.vm.unmap(id, Vpn(SHARED), 4).unwrap();
+            world.vm.space(id).unmap(Vpn(SHARED), 4).unwrap();
         }
-        assert_eq!(world.vm.exit(id), Ok(true));
+        assert_eq!(world.vm.space(id).exit(), Ok(true));
     };
-    let release = |_| world.vm.release_object(file).unwrap();
+    let release = |_| world.vm.file(file).release().unwrap();
     world.run(&[&work, &work, &release]);
     let stored = |page: u64, word: u64| {
         world
@@ -263,6 +277,6 @@ fn last_user<R: ReverseMap>() {
         (8, 8, 3),
         "an ended file was not written"
     );
-    assert!(world.vm.object_pages(file).is_none());
+    assert!(world.vm.file(file).size().is_err());
     world.finish(&[], &[]);
 }

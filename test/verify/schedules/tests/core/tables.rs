@@ -47,7 +47,7 @@ every_source! {
 fn walk_and_unmap<R: ReverseMap, F: Format>(design: &str) {
     let world = World::<R, F>::on(3, 256, design);
     let (space, zero_page) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, START, 3 * TABLE);
         // Tables that are listed already, so that links lead somewhere.
         for table in 0..3 {
@@ -55,11 +55,12 @@ fn walk_and_unmap<R: ReverseMap, F: Format>(design: &str) {
                 .load(ZERO, space, at(START + table * TABLE, 0))
                 .unwrap();
         }
-        let (zero_page, _) = world.vm.translate(space, Vpn(START)).unwrap();
+        let (zero_page, _) = world.vm.space(space).translate(Vpn(START)).unwrap();
         let dropped = Advice::DontNeed;
         world
             .vm
-            .advise(space, Vpn(START), 3 * TABLE, dropped)
+            .space(space)
+            .advise(Vpn(START), 3 * TABLE, dropped)
             .unwrap();
         for _ in 0..3 {
             world.drain();
@@ -75,7 +76,8 @@ fn walk_and_unmap<R: ReverseMap, F: Format>(design: &str) {
             let dropped = Advice::DontNeed;
             world
                 .vm
-                .advise(space, Vpn(START), 2 * TABLE, dropped)
+                .space(space)
+                .advise(Vpn(START), 2 * TABLE, dropped)
                 .unwrap();
             if round == 2 {
                 world.vm.idle();
@@ -87,7 +89,7 @@ fn walk_and_unmap<R: ReverseMap, F: Format>(design: &str) {
             for table in 0..2 {
                 // The first entry: where a quicklist has its link.
                 let page = Vpn(START + table * TABLE);
-                if let Some((frame, _)) = world.vm.translate(space, page) {
+                if let Ok((frame, _)) = world.vm.space(space).translate(page) {
                     assert_eq!(frame, zero_page, "a link was taken for an entry");
                 }
             }
@@ -102,10 +104,10 @@ fn walk_and_unmap<R: ReverseMap, F: Format>(design: &str) {
 fn exit_and_fault<R: ReverseMap, F: Format>(design: &str) {
     let world = World::<R, F>::on(3, 400, design);
     let (parent, children) = world.alone(|| {
-        let parent = world.vm.create_space().unwrap();
+        let parent = world.space();
         world.anonymous(parent, START, 4 * TABLE);
         let children = [(); 3].map(|()| {
-            let child = world.vm.fork(parent).unwrap();
+            let child = world.vm.space(parent).fork().unwrap().id();
             for table in 0..4 {
                 world
                     .store(ZERO, child, at(START + table * TABLE, 0), 7)
@@ -117,7 +119,7 @@ fn exit_and_fault<R: ReverseMap, F: Format>(design: &str) {
     });
     let exits = |_: CpuId| {
         for child in children {
-            assert_eq!(world.vm.exit(child), Ok(true));
+            assert_eq!(world.vm.space(child).exit(), Ok(true));
         }
     };
     let faults = |cpu: CpuId| {

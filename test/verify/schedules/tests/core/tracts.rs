@@ -27,9 +27,9 @@ explored! {
 fn shared<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
     let world = World::<R>::new(cpus, 512, "");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         for _ in 1..cpus {
-            assert!(world.vm.share_space(space));
+            world.vm.space(space).share().unwrap();
         }
         space
     });
@@ -37,14 +37,14 @@ fn shared<R: ReverseMap>(cpus: usize) -> (World<R>, SpaceId) {
 }
 
 fn divide<R: ReverseMap>(world: &World<R>, space: SpaceId, page: u64) {
-    match world.vm.divide_space(space, Vpn(page)) {
+    match world.vm.space(space).divide(Vpn(page)) {
         Ok(_) => {}
         Err(error) => panic!("{error}"),
     }
 }
 
 fn unite<R: ReverseMap>(world: &World<R>, space: SpaceId) {
-    world.vm.set_heap_end(space, Vpn(0)).unwrap();
+    world.vm.space(space).set_heap_end(Vpn(0)).unwrap();
 }
 
 fn own(cpu: CpuId) -> u64 {
@@ -59,12 +59,13 @@ fn change<R: ReverseMap>(world: &World<R>, space: SpaceId, cpu: CpuId, rounds: u
         world.store(cpu, space, at(page + 1, 0), round).unwrap();
         world
             .vm
-            .protect(space, Vpn(page + 2), 1, Prot::READ)
+            .space(space)
+            .protect(Vpn(page + 2), 1, Prot::READ)
             .unwrap();
         assert_eq!(world.load(cpu, space, at(page + 1, 0)), Ok(round));
         let denied = world.store(cpu, space, at(page + 2, 0), round);
         assert_eq!(denied, Err(FaultError::Protection));
-        world.vm.unmap(space, Vpn(page), 3).unwrap();
+        world.vm.space(space).unmap(Vpn(page), 3).unwrap();
         assert_eq!(world.load(cpu, space, at(page + 1, 0)), GONE);
     }
 }
@@ -111,11 +112,11 @@ fn across<R: ReverseMap>() {
         for round in 0..2 {
             world.anonymous(space, boundary - 2, 5);
             world.store(cpu, space, at(boundary, 0), round).unwrap();
-            world.vm.unmap(space, Vpn(boundary - 1), 2).unwrap();
+            world.vm.space(space).unmap(Vpn(boundary - 1), 2).unwrap();
             assert_eq!(world.load(cpu, space, at(boundary, 0)), GONE);
             assert_eq!(world.load(cpu, space, at(boundary - 2, 0)), Ok(0));
             divide(&world, space, boundary);
-            world.vm.unmap(space, Vpn(boundary - 5), 10).unwrap();
+            world.vm.space(space).unmap(Vpn(boundary - 5), 10).unwrap();
             assert_eq!(world.load(cpu, space, at(boundary - 2, 0)), GONE);
         }
     };
@@ -143,11 +144,11 @@ fn forked<R: ReverseMap>() {
     let changes = |cpu| change(&world, space, cpu, 1);
     let forks = |cpu: CpuId| {
         for _ in 0..2 {
-            let child = world.vm.fork(space).unwrap();
+            let child = world.vm.space(space).fork().unwrap().id();
             let [second, first] =
                 [boundary, PAGE].map(|page| world.load(cpu, child, at(page, 0)).unwrap());
             assert!(first == second || first == second + 1, "{first} {second}");
-            assert_eq!(world.vm.exit(child), Ok(true));
+            assert_eq!(world.vm.space(child).exit(), Ok(true));
         }
     };
     let elsewhere = |_| changes(CpuId(2));
@@ -169,9 +170,9 @@ fn faulting<R: ReverseMap>() {
                 let word = u64::from(cpu.0);
                 world.store(cpu, space, at(page, word), round).unwrap();
                 assert_eq!(world.load(cpu, space, at(page, word)), Ok(round));
-                assert!(world.vm.region_at(space, Vpn(page)).is_some());
+                assert!(world.vm.space(space).region_at(Vpn(page)).is_ok());
             }
-            assert!(world.vm.region_at(space, Vpn(PAGE + 1)).is_none());
+            assert!(world.vm.space(space).region_at(Vpn(PAGE + 1)).is_err());
             assert_eq!(world.load(cpu, space, at(second - 1, 0)), GONE);
         }
     };
@@ -194,18 +195,18 @@ fn limited<R: ReverseMap>() {
             pages: 2,
             ..Default::default()
         };
-        assert!(world.vm.set_limits(space, limits));
+        world.vm.space(space).set_limits(limits).unwrap();
         (1..3).for_each(|cpu| divide(&world, space, own(CpuId(cpu))));
     });
     let maps = |cpu: CpuId| {
         let request = MapRequest::anonymous(1, RW).at(Placement::FixedFree(Vpn(own(cpu))));
-        match world.vm.map(space, &request) {
+        match world.vm.space(space).map(&request) {
             Ok(_) | Err(MapError::Limit) => {}
             Err(error) => panic!("{error}"),
         }
     };
     world.run(&[&maps, &maps, &maps]);
-    let pages = world.alone(|| world.vm.space_stats(space).unwrap().pages);
+    let pages = world.alone(|| world.vm.space(space).stats().unwrap().pages);
     assert_eq!(pages, 2);
     world.finish(&[space], &[]);
 }

@@ -33,14 +33,15 @@ fn moved_from<R: ReverseMap>() {
     world.alone(|| world.store(ZERO, files.space, address, 1).unwrap());
     let sync = |_| {
         for _ in 0..3 {
-            world.vm.sync(files.file).unwrap();
+            world.vm.file(files.file).sync().unwrap();
         }
     };
     let remap = |_| {
         let to = Placement::Fixed(Vpn(0x3000));
         world
             .vm
-            .remap(files.space, Vpn(SHARED), PAGES, PAGES, to)
+            .space(files.space)
+            .remap(Vpn(SHARED), PAGES, PAGES, to)
             .unwrap();
     };
     let store = |cpu: CpuId| {
@@ -52,7 +53,7 @@ fn moved_from<R: ReverseMap>() {
         }
     };
     world.run(&[&sync, &remap, &store]);
-    world.alone(|| world.vm.sync(files.file).unwrap());
+    world.alone(|| world.vm.file(files.file).sync().unwrap());
     assert_eq!(files.stored(1, 1), last.load(Ordering::SeqCst));
     files.finish(&[]);
 }
@@ -62,8 +63,8 @@ fn moved_from<R: ReverseMap>() {
 fn emptied<R: ReverseMap>() {
     let world = World::<R>::new(3, 256, "faultaround=1");
     let (space, file) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let file = world.vm.create_file(3, 3).unwrap();
+        let space = world.space();
+        let file = world.stored(3, 3);
         world.object(space, file, 0, 0x1200, 3, true);
         world.object(space, file, 0, 0x1203, 3, false);
         world.anonymous(space, 0x1000, 3);
@@ -77,12 +78,12 @@ fn emptied<R: ReverseMap>() {
     });
     let truncate = |_| {
         for end in [1, 0] {
-            world.vm.set_size(file, end << 12).unwrap();
+            world.vm.file(file).set_size(end << 12).unwrap();
         }
     };
     let remap = |_| {
         let to = Placement::Fixed(Vpn(0x1210));
-        world.vm.remap(space, Vpn(0x1000), 3, 3, to).unwrap();
+        world.vm.space(space).remap(Vpn(0x1000), 3, 3, to).unwrap();
     };
     let fault = |cpu: CpuId| {
         for page in [0x1202, 0x1204, 0x1200] {
@@ -103,14 +104,14 @@ fn emptied<R: ReverseMap>() {
 fn made_meanwhile<R: ReverseMap>() {
     let world = World::<R>::new(2, 256, "");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, 0x11fe, 4);
         world.store(ZERO, space, at(0x11fe, 0), 1).unwrap();
         space
     });
     let remap = |_| {
         let to = Placement::Fixed(Vpn(0x31fe));
-        world.vm.remap(space, Vpn(0x11fe), 4, 4, to).unwrap();
+        world.vm.space(space).remap(Vpn(0x11fe), 4, 4, to).unwrap();
     };
     let fault = |cpu: CpuId| {
         for page in [0x1201, 0x1200] {
@@ -130,27 +131,28 @@ fn many_spaces<R: ReverseMap>() {
     let children = world.alone(|| {
         files.use_pages(ZERO, 0..4);
         [(); 3].map(|()| {
-            let child = world.vm.fork(files.space).unwrap();
+            let child = world.vm.space(files.space).fork().unwrap().id();
             for page in 0..3 {
                 world.store(ZERO, child, at(PRIVATE + page, 1), 1).unwrap();
             }
             child
         })
     });
-    let truncate = |_| world.vm.set_size(files.file, 1 << 12).unwrap();
+    let truncate = |_| world.vm.file(files.file).set_size(1 << 12).unwrap();
     let fork = |cpu: CpuId| {
-        let child = world.vm.fork(children[0]).unwrap();
+        let child = world.vm.space(children[0]).fork().unwrap().id();
         let _ = world.store(cpu, child, at(PRIVATE + 2, 2), 3);
         for page in 1..4 {
             let _ = world.load(cpu, child, at(PRIVATE + page, 1));
         }
-        assert_eq!(world.vm.exit(child), Ok(true));
+        assert_eq!(world.vm.space(child).exit(), Ok(true));
     };
     let end = |_| {
-        assert_eq!(world.vm.exit(children[1]), Ok(true));
+        assert_eq!(world.vm.space(children[1]).exit(), Ok(true));
         world
             .vm
-            .protect(children[2], Vpn(PRIVATE + 1), 2, vellum::addr::Prot::READ)
+            .space(children[2])
+            .protect(Vpn(PRIVATE + 1), 2, vellum::addr::Prot::READ)
             .unwrap();
     };
     world.run(&[&truncate, &fork, &end]);
@@ -165,21 +167,21 @@ fn many_spaces<R: ReverseMap>() {
 fn once<R: ReverseMap>() {
     let world = World::<R>::new(3, 300, "faultaround=1");
     let (spaces, file, frames) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let file = world.vm.create_file(3, 4).unwrap();
+        let space = world.space();
+        let file = world.stored(3, 4);
         world.object(space, file, 0, SHARED, 4, true);
         world.anonymous(space, 0x1100, 4);
         world.store(ZERO, space, at(0x1100, 0), 1).unwrap();
         let spaces = [
             space,
-            world.vm.fork(space).unwrap(),
-            world.vm.fork(space).unwrap(),
+            world.vm.space(space).fork().unwrap().id(),
+            world.vm.space(space).fork().unwrap().id(),
         ];
         for space in spaces {
             world.load(ZERO, space, at(SHARED, 0)).unwrap();
         }
         let frames = [0x1100, SHARED].map(|page| {
-            let (frame, _) = world.vm.translate(space, Vpn(page)).unwrap();
+            let (frame, _) = world.vm.space(space).translate(Vpn(page)).unwrap();
             let pin = world.vm.pin();
             // SAFETY: the frame is in use; the reference is dropped at the end.
             assert!(unsafe { world.vm.layers().memory.get_raw(&pin, frame) });
@@ -215,7 +217,8 @@ fn once<R: ReverseMap>() {
             for page in [0x1101, SHARED + 1] {
                 world
                     .vm
-                    .advise(space, Vpn(page), 1, Advice::DontNeed)
+                    .space(space)
+                    .advise(Vpn(page), 1, Advice::DontNeed)
                     .unwrap();
             }
         }

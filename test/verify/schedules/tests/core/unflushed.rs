@@ -64,10 +64,10 @@ impl<R: ReverseMap> Case<R> {
         let mut world = World::<R>::new(3, 256 + 2 * pages, design);
         world.swap_on(8);
         let (space, object) = world.alone(|| {
-            let space = world.vm.create_space().unwrap();
-            let object = world.vm.create_shared_memory(pages).unwrap();
+            let space = world.space();
+            let object = world.memory(pages);
             map(&world, space, object);
-            assert!(world.vm.share_space(space));
+            world.vm.space(space).share().unwrap();
             (space, object)
         });
         let case = Case {
@@ -109,7 +109,11 @@ impl<R: ReverseMap> Case<R> {
     ) {
         let is_taken = {
             let (world, space) = (Arc::clone(&self.world), self.space);
-            move || vellum_schedules::undisturbed(|| world.vm.translate(space, Vpn(PAGE)).is_none())
+            move || {
+                vellum_schedules::undisturbed(|| {
+                    world.vm.space(space).translate(Vpn(PAGE)).is_err()
+                })
+            }
         };
         let steps = vec![Step::until(0, is_taken), Step::end(1), Step::end(0)];
         let call = || {
@@ -121,21 +125,26 @@ impl<R: ReverseMap> Case<R> {
     }
 
     fn cut(&self) {
-        self.world.vm.set_size(self.object, 0).unwrap();
+        self.world.vm.file(self.object).set_size(0).unwrap();
     }
 
     fn page_out(&self) {
-        let advised = (self.world.vm).advise(self.space, Vpn(PAGE), 1, Advice::PageOut);
+        let advised = (self.world.vm)
+            .space(self.space)
+            .advise(Vpn(PAGE), 1, Advice::PageOut);
         advised.unwrap();
     }
 
     fn unmap(&self) {
-        let unmapped = self.world.vm.unmap(self.space, Vpn(PAGE), self.pages);
+        let unmapped = self.world.vm.space(self.space).unmap(Vpn(PAGE), self.pages);
         unmapped.unwrap();
     }
 
     fn protect(&self) {
-        let protected = (self.world.vm).protect(self.space, Vpn(PAGE), self.pages, Prot::READ);
+        let protected =
+            (self.world.vm)
+                .space(self.space)
+                .protect(Vpn(PAGE), self.pages, Prot::READ);
         protected.unwrap();
     }
 
@@ -155,7 +164,7 @@ fn replaced<R: ReverseMap>() {
     let case = Case::<R>::of_object(1, true, "").keep_table();
     let replace = |case: &Case<R>| {
         let request = MapRequest::anonymous(1, RW).at(Placement::Fixed(Vpn(PAGE)));
-        case.world.vm.map(case.space, &request).unwrap();
+        case.world.vm.space(case.space).map(&request).unwrap();
     };
     case.run(Case::cut, replace, |case| case.expect(Ok(0)));
 }
@@ -190,7 +199,7 @@ fn moved<R: ReverseMap>() {
     let case = Case::<R>::of_object(1, true, "").keep_table();
     let remap = |case: &Case<R>| {
         let to = Placement::Fixed(Vpn(ELSEWHERE));
-        let moved = case.world.vm.remap(case.space, Vpn(PAGE), 1, 1, to);
+        let moved = case.world.vm.space(case.space).remap(Vpn(PAGE), 1, 1, to);
         moved.unwrap();
     };
     case.run(Case::cut, remap, |case| case.expect(GONE));
@@ -203,7 +212,9 @@ fn protected<R: ReverseMap>() {
 
 fn discarded<R: ReverseMap>() {
     let discard = |case: &Case<R>| {
-        let advised = (case.world.vm).advise(case.space, Vpn(PAGE), 1, Advice::DontNeed);
+        let advised = (case.world.vm)
+            .space(case.space)
+            .advise(Vpn(PAGE), 1, Advice::DontNeed);
         advised.unwrap();
     };
     let case = Case::<R>::of_swap().keep_table();
@@ -221,9 +232,13 @@ fn forked<R: ReverseMap>() {
         case.page_out();
         let child = *child.get().unwrap();
         assert_eq!(case.world.load(ZERO, child, at(PAGE, 0)), Ok(1));
-        assert_eq!(case.world.vm.exit(child), Ok(true));
+        assert_eq!(case.world.vm.space(child).exit(), Ok(true));
     };
-    let fork = |case: &Case<R>| child.set(case.world.vm.fork(case.space).unwrap()).unwrap();
+    let fork = |case: &Case<R>| {
+        child
+            .set(case.world.vm.space(case.space).fork().unwrap().id())
+            .unwrap()
+    };
     let store = |case: &Case<R>| {
         let stored = case.world.store(WARM, case.space, at(PAGE, 0), 2);
         stored.unwrap();

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use vellum::platform::CpuId;
 use vellum::rmap::AnonVmaChain;
+use vellum::space::{FileRequest, WriteRequest};
 use vellum::{Design, ObjectId, Vm};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};
 use vellum_schedules::{Accesses, Kind, record_accesses};
@@ -49,8 +50,18 @@ const CALLS: usize = 4;
 /// What one CPU did in one round: made pages, wrote them again, took them away.
 fn one_round(vm: &Manager, cpu: CpuId, file: ObjectId, first: u64) -> [Accesses; 3] {
     let data = vec![7; (PAGES * PAGE) as usize];
-    let write = || assert_eq!(vm.write_at(file, first * PAGE, &[&data]), Ok(data.len()));
-    let cut = || vm.punch_hole(file, first * PAGE, PAGES * PAGE).unwrap();
+    let write = || {
+        assert_eq!(
+            vm.file(file)
+                .write(WriteRequest::bytes(first * PAGE, &[&data])),
+            Ok(data.len())
+        )
+    };
+    let cut = || {
+        vm.file(file)
+            .punch_hole(first * PAGE, PAGES * PAGE)
+            .unwrap()
+    };
     vm.platform().run_on(cpu, || {
         [
             record_accesses(write).1,
@@ -90,7 +101,11 @@ fn locked(accesses: &Accesses) -> usize {
 /// Two CPUs write, each a file of its own, or the two halves of one.
 fn per_page(design: &str, one_file: bool, work: Work) -> PerPage {
     let vm = manager(design);
-    let make = || vm.create_shared_memory(4 * PAGES).unwrap();
+    let make = || {
+        vm.create_file(FileRequest::shared_memory((4 * PAGES) << 12))
+            .unwrap()
+            .id()
+    };
     let files = vm.platform().run_on(CpuId(0), || {
         let first = make();
         [first, if one_file { first } else { make() }]

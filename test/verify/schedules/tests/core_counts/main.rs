@@ -87,19 +87,21 @@ fn steady_faults<R: ReverseMap>(
 ) -> Vec<Fault> {
     vm.platform().run_on(cpu, || {
         for _ in 0..3 {
-            vm.populate(space, start, PAGES).unwrap();
-            vm.advise(space, start.offset(1), PAGES - 1, Advice::DontNeed)
+            vm.space(space).populate(start, PAGES).unwrap();
+            vm.space(space)
+                .advise(start.offset(1), PAGES - 1, Advice::DontNeed)
                 .unwrap();
         }
         // The table stays because of the first page, and the region is known
         // to the CPU from the next.
-        vm.populate(space, start, 2).unwrap();
+        vm.space(space).populate(start, 2).unwrap();
         let fault = |step| {
             let page = start.offset(step);
             let address = page.address::<X86_64>();
-            let (done, accesses) = record_accesses(|| vm.fault(space, address, Access::Write));
+            let (done, accesses) =
+                record_accesses(|| vm.space(space).fault(address, Access::Write));
             done.unwrap();
-            let (pfn, _) = vm.translate(space, page).unwrap();
+            let (pfn, _) = vm.space(space).translate(page).unwrap();
             let record = vm.memory().frame(pfn).address();
             let bytes = vm.platform().frame(pfn).addr().get();
             Fault {
@@ -118,12 +120,14 @@ fn steady_faults<R: ReverseMap>(
 fn both_cpus<R: ReverseMap>(design: &str) -> [Vec<Fault>; 2] {
     let vm = manager::<R>(design);
     let (space, start) = vm.platform().run_on(CpuId(0), || {
-        let space = vm.create_space().unwrap();
+        let space = vm.create_space().unwrap().id();
         // Another region, so that there is a tree.
-        vm.map(space, &MapRequest::anonymous(1, RW).shared())
+        vm.space(space)
+            .map(&MapRequest::anonymous(1, RW).shared())
             .unwrap();
         let start = vm
-            .map(space, &MapRequest::anonymous(8 * TABLE, RW))
+            .space(space)
+            .map(&MapRequest::anonymous(8 * TABLE, RW))
             .unwrap();
         (space, start)
     });
@@ -170,13 +174,14 @@ fn strided_lines(vm: &Manager<Partial>, cpu: CpuId, space: SpaceId, start: Vpn) 
     vm.platform().run_on(cpu, || {
         let fault = |table: u64| {
             let address = start.offset(table * TABLE + 3).address::<X86_64>();
-            vm.fault(space, address, Access::Read).unwrap();
+            vm.space(space).fault(address, Access::Read).unwrap();
         };
         // A table that keeps those above it alive.
         fault(POOL);
         for _ in 0..4 {
             (0..POOL).for_each(fault);
-            vm.advise(space, start, POOL * TABLE, Advice::DontNeed)
+            vm.space(space)
+                .advise(start, POOL * TABLE, Advice::DontNeed)
                 .unwrap();
         }
         // What was retired last waits for its epoch.
@@ -196,10 +201,10 @@ fn steady_faults_that_make_tables_write_no_common_line() {
         let far = TABLE * TABLE;
         let start = Vpn(4 * far);
         let space = vm.platform().run_on(CpuId(0), || {
-            let space = vm.create_space().unwrap();
+            let space = vm.create_space().unwrap().id();
             let request = MapRequest::anonymous(2 * far, RW);
             let request = request.at(vellum::space::Placement::Fixed(start));
-            vm.map(space, &request).unwrap();
+            vm.space(space).map(&request).unwrap();
             space
         });
         let [first, second] = [0, 1]
@@ -218,12 +223,13 @@ fn a_write_to_a_shared_line_would_be_found() {
     let vm = manager::<Partial>("");
     let faults = [0, 1].map(|cpu| {
         vm.platform().run_on(CpuId(cpu), || {
-            let space = vm.create_space().unwrap();
-            let page = vm.map(space, &MapRequest::anonymous(1, RW)).unwrap();
+            let space = vm.create_space().unwrap().id();
+            let page = vm.space(space).map(&MapRequest::anonymous(1, RW)).unwrap();
             // The first fault of a space marks the region and makes tables
             // below the root; exits and creations meet at the arenas.
             let (_, accesses) = record_accesses(|| {
-                vm.fault(space, page.address::<X86_64>(), Access::Write)
+                vm.space(space)
+                    .fault(page.address::<X86_64>(), Access::Write)
                     .unwrap();
                 vm.memory().drain(&vm.pin());
             });
@@ -280,18 +286,18 @@ fn mapping_and_unmapping_an_untouched_region_takes_six_locked_instructions() {
     const REGIONS: u64 = 32;
     let vm = manager::<Family>("");
     vm.platform().run_on(CpuId(0), || {
-        let space = vm.create_space().unwrap();
+        let space = vm.create_space().unwrap().id();
         let place = |slot| Vpn(slot * 2 * PAGES + TABLE);
         let map = |slot| {
             let request = MapRequest::anonymous(PAGES, RW);
             let request = request.at(vellum::space::Placement::FixedFree(place(slot)));
-            vm.map(space, &request).unwrap();
+            vm.space(space).map(&request).unwrap();
         };
         (0..REGIONS).for_each(map);
         let counts = (0..8 * REGIONS).map(|step| {
             let slot = step * 13 % REGIONS;
             let ((), accesses) = record_accesses(|| {
-                vm.unmap(space, place(slot), PAGES).unwrap();
+                vm.space(space).unmap(place(slot), PAGES).unwrap();
                 map(slot);
             });
             locked_on_x86_64(&accesses)
@@ -331,26 +337,27 @@ fn locked_on_x86_64(accesses: &Accesses) -> usize {
 fn a_page_that_changes_its_owner_takes_four_locked_instructions() {
     let vm = manager::<Family>("");
     vm.platform().run_on(CpuId(0), || {
-        let space = vm.create_space().unwrap();
+        let space = vm.create_space().unwrap().id();
         let request = MapRequest::anonymous(PAGES, RW);
-        let start = vm.map(space, &request).unwrap();
-        vm.populate(space, start, PAGES).unwrap();
+        let start = vm.space(space).map(&request).unwrap();
+        vm.space(space).populate(start, PAGES).unwrap();
         let locked = |space: SpaceId| -> Vec<usize> {
             let store = |step| {
                 let address = start.offset(step).address::<X86_64>();
-                let (done, accesses) = record_accesses(|| vm.fault(space, address, Access::Write));
+                let (done, accesses) =
+                    record_accesses(|| vm.space(space).fault(address, Access::Write));
                 assert_eq!(done, Ok(Resolved::Upgraded), "the page is kept");
                 accesses.count(Kind::ReadModifyWrite)
             };
             // The first stores also load the space.
             (0..PAGES).map(store).skip(4).collect()
         };
-        let gone = vm.fork(space).unwrap();
-        assert_eq!(vm.exit(gone), Ok(true));
+        let gone = vm.space(space).fork().unwrap().id();
+        assert_eq!(vm.space(gone).exit(), Ok(true));
         let kept = locked(space);
-        let child = vm.fork(space).unwrap();
+        let child = vm.space(space).fork().unwrap().id();
         // The parent gets copies, and the child is left with its pages.
-        vm.populate(space, start, PAGES).unwrap();
+        vm.space(space).populate(start, PAGES).unwrap();
         let changed = locked(child);
         assert!(kept.iter().all(|&count| count == kept[0]), "{kept:?}");
         assert!(

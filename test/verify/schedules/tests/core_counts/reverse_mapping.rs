@@ -294,14 +294,15 @@ fn calls<R: ReverseMap>(design: &Design) -> [usize; 14] {
 fn visits<R: ReverseMap>() -> [usize; 2] {
     let vm: Manager<R> = manager("faultaround=1");
     vm.platform().run_on(CpuId(0), || {
-        let space = vm.create_space().unwrap();
+        let space = vm.create_space().unwrap().id();
         let shared = MapRequest::anonymous(1, Prot::READ_WRITE).shared();
         let requests = [MapRequest::anonymous(1, Prot::READ_WRITE), shared];
         requests.map(|request| {
-            let page = vm.map(space, &request).unwrap();
-            vm.fault(space, page.address::<X86_64>(), Access::Write)
+            let page = vm.space(space).map(&request).unwrap();
+            vm.space(space)
+                .fault(page.address::<X86_64>(), Access::Write)
                 .unwrap();
-            let (frame, _) = vm.translate(space, page).unwrap();
+            let (frame, _) = vm.space(space).translate(page).unwrap();
             let pin = vm.pin();
             // SAFETY: visits that keep every entry change nothing.
             let layers = unsafe { vm.layers() };

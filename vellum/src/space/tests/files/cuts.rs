@@ -1,5 +1,6 @@
 //! What is cut off a file that a store has is gone for good.
 
+use crate::space::FileRequest;
 use core::sync::atomic::Ordering;
 
 use super::*;
@@ -12,7 +13,7 @@ fn stored() -> World<X86_64> {
     let world = world::<X86_64>(true, u64::MAX);
     let bytes = [7; LENGTH as usize];
     assert_eq!(world.vm.write_at(world.id, 0, &[&bytes]), Ok(bytes.len()));
-    world.vm.sync(world.id).unwrap();
+    world.vm.file(world.id).sync().unwrap();
     assert_eq!(world.vm.platform().stored_pages(STORE), FULL);
     world
 }
@@ -61,7 +62,10 @@ fn what_was_cut_off_a_file_is_zero_when_the_file_grows() {
                 // What a manager finds that comes after.
                 world.vm.exit(world.space).unwrap();
                 world.vm.release_object(world.id).unwrap();
-                let again = world.vm.create_file_of(STORE, LENGTH).unwrap();
+                let again = world
+                    .vm
+                    .begin_file(&FileRequest::stored(STORE, LENGTH))
+                    .unwrap();
                 let mut bytes = vec![1; LENGTH as usize];
                 world.vm.read_at(again, 0, &mut [&mut bytes]).unwrap();
                 assert!(bytes == wanted, "what was cut off at {cut} was kept");

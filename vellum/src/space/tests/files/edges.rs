@@ -1,7 +1,7 @@
 //! Sources and readers that end early, places at the edge, holes, names of nothing.
 
 use super::*;
-use crate::space::MapError;
+use crate::space::FileRequest;
 
 /// A source that ends early, as a program's memory does that is not there.
 #[test]
@@ -102,39 +102,37 @@ fn places_at_the_end_of_what_a_file_can_hold_are_refused_or_work() {
 }
 
 #[test]
-fn an_object_of_more_pages_than_any_can_hold_has_as_many_as_it_can() {
-    const PAGES: u64 = MAX_SIZE.div_ceil(4096);
+fn an_object_is_as_long_as_any_can_be_and_no_longer() {
     let vm = world::<X86_64>(false, u64::MAX).vm;
-    for pages in [PAGES, PAGES + 1, u64::MAX - 1, u64::MAX] {
-        for id in [vm.create_file(7, pages), vm.create_shared_memory(pages)] {
-            let id = id.unwrap();
-            assert_eq!(vm.size(id), Some(MAX_SIZE));
-            assert_eq!(vm.object_pages(id), Some(PAGES));
-            assert_eq!(vm.write_back(id, u64::MAX), Ok(0));
-            vm.release_object(id).unwrap();
+    for make in [
+        |size| FileRequest::stored(7, size),
+        FileRequest::shared_memory,
+    ] {
+        let id = vm.begin_file(&make(MAX_SIZE)).unwrap();
+        assert_eq!(vm.size(id), Some(MAX_SIZE));
+        assert_eq!(vm.write_back(id, u64::MAX), Ok(0));
+        vm.release_object(id).unwrap();
+        for size in [MAX_SIZE + 1, u64::MAX] {
+            assert_eq!(vm.begin_file(&make(size)), Err(FileError::TooLarge));
         }
     }
-    for size in [MAX_SIZE + 1, u64::MAX] {
-        assert_eq!(vm.create_file_of(7, size), Err(FileError::TooLarge));
-    }
-    vm.audit().unwrap();
 }
 
 /// Its maker's second release takes no user from who maps it or has it open.
 #[test]
 fn an_object_that_is_released_twice_stays_with_its_other_users() {
     let vm = world::<X86_64>(false, u64::MAX).vm;
-    let space = vm.create_space().unwrap();
-    let id = vm.create_shared_memory(1).unwrap();
+    let space = vm.begin_space().unwrap();
+    let id = vm.memory_pages(1).unwrap();
     let request = MapRequest::object(id, 0, 1, Prot::READ_WRITE).at(Placement::Fixed(Vpn(8)));
     vm.map(space, &request).unwrap();
     vm.write_at(id, 0, &[b"kept"]).unwrap();
     vm.release_object(id).unwrap();
-    assert_eq!(vm.release_object(id), Err(MapError::NoObject));
+    assert_eq!(vm.release_object(id), Err(FileError::NoObject));
     let open = vm.open(id).unwrap();
-    assert_eq!(vm.release_object(id), Err(MapError::NoObject));
+    assert_eq!(vm.release_object(id), Err(FileError::NoObject));
     vm.unmap(space, Vpn(8), 1).unwrap();
-    assert_eq!(vm.release_object(id), Err(MapError::NoObject));
+    assert_eq!(vm.release_object(id), Err(FileError::NoObject));
     let mut bytes = [0; 4];
     assert_eq!(vm.read_open(&open, 0, &mut [&mut bytes]), Ok(4));
     assert_eq!(&bytes, b"kept");
@@ -148,7 +146,7 @@ fn an_object_that_is_released_twice_stays_with_its_other_users() {
 fn a_file_that_another_manager_opened_is_given_back() {
     let [ours, theirs] = [(); 2].map(|()| world::<X86_64>(false, u64::MAX).vm);
     let [id, other] = [&ours, &theirs].map(|vm| {
-        let id = vm.create_shared_memory(1).unwrap();
+        let id = vm.memory_pages(1).unwrap();
         vm.write_at(id, 0, &[b"kept"]).unwrap();
         id
     });
@@ -157,13 +155,13 @@ fn a_file_that_another_manager_opened_is_given_back() {
     let mut bytes = [0; 4];
     let read = ours.read_open(&file, 0, &mut [&mut bytes]);
     assert_eq!(read, Err(FileError::NoObject));
-    assert_eq!(ours.fsync(&file), Err(FileError::NoObject));
+    assert_eq!(file.on(&ours).sync(), Err(FileError::NoObject));
     let file = ours.close(file).unwrap_err();
     assert_eq!(ours.size(id), Some(4096), "it is as it was");
     theirs.close(file).unwrap();
     for vm in [ours, theirs] {
         assert_eq!(vm.release_object(id), Ok(()));
-        assert_eq!(vm.release_object(id), Err(MapError::NoObject));
+        assert_eq!(vm.release_object(id), Err(FileError::NoObject));
         vm.audit().unwrap();
     }
 }
@@ -184,7 +182,7 @@ fn data_of_a_file_is_what_its_store_has_and_what_is_written_but_not_there_yet() 
     };
     for written_back in [false, true] {
         if written_back {
-            vm.sync(id).unwrap();
+            vm.file(id).sync().unwrap();
         }
         expect(5, Some(3 * PAGE), 5);
         expect(3 * PAGE + 1, Some(3 * PAGE + 1), 5 * PAGE);
@@ -204,7 +202,10 @@ fn data_of_a_file_is_what_its_store_has_and_what_is_written_but_not_there_yet() 
 #[test]
 fn a_stale_name_is_refused_by_every_call() {
     let world = world::<X86_64>(false, u64::MAX);
-    let gone = world.vm.create_in(world.mount).unwrap();
+    let gone = world
+        .vm
+        .begin_file(&FileRequest::in_mount(world.mount))
+        .unwrap();
     world.vm.release_object(gone).unwrap();
     let made_up = ObjectId::from_bits(u64::MAX);
     for id in [gone, made_up] {

@@ -1,6 +1,7 @@
 //! Limits of mounts, and memory that runs out.
 
 use super::*;
+use crate::space::FileRequest;
 
 #[test]
 fn a_mount_has_no_page_more_than_its_limit() {
@@ -13,7 +14,7 @@ fn a_mount_has_no_page_more_than_its_limit() {
         assert_eq!(vm.write_at(world.id, 0, &[page; 12]), Ok(12 * 4096));
         vm.punch_hole(world.id, 4096, 3 * 4096).unwrap();
         vm.write_at(world.id, 4096, &[page; 3]).unwrap();
-        let other = vm.create_in(world.mount).unwrap();
+        let other = vm.begin_file(&FileRequest::in_mount(world.mount)).unwrap();
         assert_eq!(vm.write_at(other, 9, &[page; 10]), Ok(8 * 4096 - 9));
         assert_eq!(vm.append(other, &[b"one more"]), Err(FileError::Full));
         assert_eq!(vm.size(other), Some(8 * 4096));
@@ -46,7 +47,7 @@ fn a_mount_has_no_page_more_than_its_limit() {
         assert_eq!(vm_answers(&world), [true; 4]);
         world.vm.release_object(world.id).unwrap();
         world.vm.audit().unwrap();
-        world.mount = world.vm.create_mount(5).unwrap();
+        world.mount = world.vm.begin_mount(5).unwrap();
         assert_eq!(world.vm.mount_stats(world.mount).unwrap().used, 0);
     });
 }
@@ -55,7 +56,7 @@ fn a_mount_has_no_page_more_than_its_limit() {
 fn vm_answers<F: Format>(world: &World<F>) -> [bool; 4] {
     let vm = &world.vm;
     [
-        vm.create_in(world.mount) == Err(FileError::NoMount),
+        vm.begin_file(&FileRequest::in_mount(world.mount)) == Err(FileError::NoMount),
         vm.set_mount_limit(world.mount, 1) == Err(FileError::NoMount),
         vm.mount_stats(world.mount).is_none(),
         vm.release_mount(world.mount) == Err(FileError::NoMount),
@@ -88,9 +89,9 @@ fn a_mount_that_cannot_be_made_is_an_error() {
         world.vm.memory().inject(Some(plan));
     };
     plan(Site::Mount);
-    assert_eq!(world.vm.create_mount(3), Err(FileError::OutOfMemory));
+    assert_eq!(world.vm.begin_mount(3), Err(FileError::OutOfMemory));
     plan(Site::Object);
-    let made = world.vm.create_in(world.mount);
+    let made = world.vm.begin_file(&FileRequest::in_mount(world.mount));
     assert_eq!(made, Err(FileError::OutOfMemory));
     world.finish();
 }
@@ -102,10 +103,10 @@ fn a_write_takes_all_memory_there_is_and_gives_it_back() {
         let machine = TestMachine::with_frames(2, 400, 12);
         let vm: Vm<_, X86_64, Partial> = Vm::new(machine, design()).unwrap();
         let data = random(&mut Rng::new(178), 500 * 4096);
-        let mount = vm.create_mount(1000).unwrap();
+        let mount = vm.begin_mount(1000).unwrap();
         let used = || vm.mount_stats(mount).unwrap().used;
         for _ in 0..3 {
-            let file = vm.create_in(mount).unwrap();
+            let file = vm.begin_file(&FileRequest::in_mount(mount)).unwrap();
             let written = vm.write_at(file, 123, &[&data]).unwrap();
             assert_eq!(used(), (123 + written as u64).div_ceil(4096));
             assert!((300 * 4096..400 * 4096).contains(&written), "{written}");

@@ -17,7 +17,7 @@ use crate::addr::{Access, Prot, Vpn};
 use crate::frame::{FailAt, Site};
 use crate::object::MountId;
 use crate::rmap::Partial;
-use crate::space::{FaultError, FileError, MapRequest, Placement, SpaceId, Vm};
+use crate::space::{FaultError, FileError, FileRequest, MapRequest, Placement, SpaceId, Vm};
 use crate::table::{Aarch64_16K, Format, X86_64};
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::{Design, ObjectId};
@@ -70,12 +70,12 @@ fn world<F: Format>(is_file: bool, limit: u64) -> World<F> {
     run_on(0);
     let machine = TestMachine::with_frames(2, 1200, F::FRAME_SHIFT);
     let vm: Vm<_, F, Partial> = Vm::new(machine, design()).unwrap();
-    let mount = vm.create_mount(limit).unwrap();
+    let mount = vm.begin_mount(limit).unwrap();
     let id = match is_file {
-        true => vm.create_file_of(STORE, 0).unwrap(),
-        false => vm.create_in(mount).unwrap(),
+        true => vm.begin_file(&FileRequest::stored(STORE, 0)).unwrap(),
+        false => vm.begin_file(&FileRequest::in_mount(mount)).unwrap(),
     };
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::object(id, 0, PAGES, Prot::READ_WRITE);
     let request = request.shared().at(Placement::Fixed(Vpn(PLACE)));
     vm.map(space, &request).unwrap();
@@ -291,7 +291,7 @@ impl<F: Format> World<F> {
             7 => self.punch(rng),
             8 => self.store(rng),
             9 if self.is_file => {
-                self.vm.sync(self.id).unwrap();
+                self.vm.file(self.id).sync().unwrap();
                 assert_eq!(self.vm.object_stats(self.id).unwrap().dirty, 0);
                 String::from("sync")
             }
@@ -369,7 +369,10 @@ fn a_file_is_found_in_its_store_when_it_has_ended() {
         }
         world.vm.exit(world.space).unwrap();
         world.vm.release_object(world.id).unwrap();
-        let again = world.vm.create_file_of(STORE, world.size()).unwrap();
+        let again = world
+            .vm
+            .begin_file(&FileRequest::stored(STORE, world.size()))
+            .unwrap();
         let mut all = vec![1; world.bytes.len()];
         let read = world.vm.read_at(again, 0, &mut [&mut all]);
         assert_eq!(read, Ok(all.len()));

@@ -64,7 +64,7 @@ impl<R: ReverseMap> World<R> {
         let mut vm = vm_with::<R>(options, size.frames);
         let slots = SPACES as u64 * size.pages + 2000;
         vm.swap_on(SwapArea { slots, ..SWAP }).unwrap();
-        let file = vm.create_file(STORE, FILE_PAGES).unwrap();
+        let file = vm.stored_pages(STORE, FILE_PAGES).unwrap();
         let mut world = World {
             size,
             vm,
@@ -100,7 +100,7 @@ impl<R: ReverseMap> World<R> {
     }
 
     fn new_space(&mut self) {
-        let id = self.vm.create_space().unwrap();
+        let id = self.vm.begin_space().unwrap();
         let group = self.any_group();
         self.vm.set_group(id, group).unwrap();
         let Size { at, pages, .. } = self.size;

@@ -164,7 +164,7 @@ struct Mode {
 
 fn calls<R: crate::rmap::ReverseMap>(design: &str, mode: Mode, steps: u32) {
     let vm = vm_with::<R>(&std::format!("{design},folio=advise"), 2048);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let mut rng = Rng::new(51);
     let mut model = Model([None; PAGES]);
     let mut limits = Limits::default();
@@ -178,7 +178,7 @@ fn calls<R: crate::rmap::ReverseMap>(design: &str, mode: Mode, steps: u32) {
             limits.regions = 2 + rng.below(9) as u32;
             limits.pages = 16 + rng.below(40) as u64;
             limits.locked_pages = rng.below(20) as u64;
-            assert!(vm.set_limits(space, limits));
+            vm.set_limits(space, limits).unwrap();
         }
         if mode.divides && step % 4 == 0 {
             let cut = AT + rng.below(PAGES) as u64;

@@ -50,14 +50,14 @@ fn neighbours_in_swap_are_read_together_and_leave_again_if_nobody_wants_them() {
 fn neighbours_stay_in_swap_when_memory_is_short() {
     let mut vm = vm(4000);
     vm.swap_on(SWAP).unwrap();
-    let (space, start) = (vm.create_space().unwrap(), Vpn(0x4000));
+    let (space, start) = (vm.begin_space().unwrap(), Vpn(0x4000));
     let request = MapRequest::anonymous(64, RW).at(Placement::Fixed(start));
     vm.map(space, &request).unwrap();
     for index in 0..64 {
         store(&vm, space, start.offset(index), index as u8);
     }
     vm.advise(space, start, 64, Advice::PageOut).unwrap();
-    let file = vm.create_file(STORE, 8000).unwrap();
+    let file = vm.stored_pages(STORE, 8000).unwrap();
     let mut index = 0;
     // The platform is told below the low watermark, which is below the high one.
     while vm.platform().reclaim_wakes.load(Ordering::Relaxed) == 0 {
@@ -76,7 +76,7 @@ fn neighbours_stay_in_swap_when_their_group_is_near_its_limit() {
     let mut vm: TestVm<Partial> = vm_of("reclaim=on,groups=on", 4000);
     vm.swap_on(SWAP).unwrap();
     let group = vm.new_group(640).unwrap();
-    let (space, start) = (vm.create_space().unwrap(), Vpn(0x4000));
+    let (space, start) = (vm.begin_space().unwrap(), Vpn(0x4000));
     vm.set_group(space, group).unwrap();
     let request = MapRequest::anonymous(1000, RW).at(Placement::Fixed(start));
     vm.map(space, &request).unwrap();

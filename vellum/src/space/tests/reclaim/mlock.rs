@@ -76,8 +76,8 @@ fn pages_of_objects_stay<R: ReverseMap>() {
     for options in aging() {
         let mut vm: TestVm<R> = vm_of(&options, 400);
         vm.swap_on(SWAP).unwrap();
-        let file = vm.create_file(STORE, 16).unwrap();
-        let memory = vm.create_shared_memory(16).unwrap();
+        let file = vm.stored_pages(STORE, 16).unwrap();
+        let memory = vm.memory_pages(16).unwrap();
         for object in [file, memory] {
             let [(first, start), (second, _)] = half_locked(&vm, object);
             reclaim_all(&vm);
@@ -141,7 +141,7 @@ fn a_space_locks_no_more_pages_than_it_may() {
         locked_pages: 10,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     vm.lock_pages(space, start, 10).unwrap();
     vm.lock_pages(space, start.offset(2), 8).unwrap();
     let refused = vm.lock_pages(space, start, 11);
@@ -165,7 +165,7 @@ fn a_space_locks_no_more_pages_than_it_may() {
 #[test]
 fn a_locked_stack_grows_as_far_as_may_be_locked() {
     let vm: TestVm<Family> = vm_of("reclaim=on", 200);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let top = Vpn(0x8000);
     let request = MapRequest::anonymous(4, RW).growing_down();
     vm.map(space, &request.at(Placement::Fixed(top))).unwrap();
@@ -174,7 +174,7 @@ fn a_locked_stack_grows_as_far_as_may_be_locked() {
         locked_pages: 6,
         ..Limits::default()
     };
-    assert!(vm.set_limits(space, limits));
+    vm.set_limits(space, limits).unwrap();
     let touch = |below: u64| vm.fault(space, (top.0 - below) * super::PAGE, Access::Write);
     touch(2).unwrap();
     assert_eq!(locked_pages(&vm, space), 6);
@@ -219,7 +219,7 @@ fn pages_that_were_freed_before_they_were_locked_are_not_dropped() {
 #[test]
 fn holes_are_not_locked() {
     let vm: TestVm<Partial> = vm_of("reclaim=on", 200);
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::anonymous(4, Prot::NONE).at(Placement::Fixed(Vpn(0x4000)));
     vm.map(space, &request).unwrap();
     for lock in [TestVm::lock_pages, TestVm::unlock_pages] {

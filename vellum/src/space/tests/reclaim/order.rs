@@ -5,7 +5,7 @@ use crate::space::Advice;
 
 /// A file of `pages` pages, all of them read once.
 fn read_file(vm: &TestVm<Partial>, store: u64, pages: u64) -> ObjectId {
-    let file = vm.create_file(store, pages).unwrap();
+    let file = vm.stored_pages(store, pages).unwrap();
     vm.prefetch(file, 0, pages * PAGE).unwrap();
     file
 }
@@ -46,7 +46,7 @@ fn private_pages_stay_where_they_are_listed_while_a_node_is_at_rest() {
     for options in aging() {
         let mut vm: TestVm<Partial> = vm_of(&options, 400);
         vm.swap_on(SWAP).unwrap();
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let request = MapRequest::anonymous(PAGES, RW).at(Placement::Fixed(Vpn(START)));
         vm.map(space, &request).unwrap();
         let touch = |pages: u64| {
@@ -94,7 +94,7 @@ fn frames_of_files_are_no_places_for_private_pages_to_stay_in() {
     const START: u64 = 0x1000;
     for options in aging() {
         let vm: TestVm<Partial> = vm_of(&options, 400);
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let private = MapRequest::anonymous(PAGES, RW).at(Placement::Fixed(Vpn(START)));
         vm.map(space, &private).unwrap();
         let reclaim = vm.reclaim().unwrap();

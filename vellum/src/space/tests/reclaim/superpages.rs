@@ -42,7 +42,7 @@ fn check_page<R: ReverseMap>(vm: &TestVm<R>, space: SpaceId, page: u64, turn: u6
 
 /// A space whose pages from [`BASE`] on, as many as `ranges` superpages have, were stored to.
 fn filled<R: ReverseMap>(vm: &TestVm<R>, ranges: u64) -> SpaceId {
-    let space = vm.create_space().unwrap();
+    let space = vm.begin_space().unwrap();
     let request = MapRequest::anonymous(ranges * PAGES, RW).at(Placement::Fixed(at(0)));
     vm.map(space, &request).unwrap();
     for page in 0..ranges * PAGES {
@@ -359,7 +359,7 @@ fn a_group_with_superpages_keeps_its_limit() {
             let options = std::format!("{aging},groups=on,{superpages}");
             let vm: TestVm<Family> = swapping(&options, 4096);
             let group = vm.new_group(700).unwrap();
-            let space = vm.create_space().unwrap();
+            let space = vm.begin_space().unwrap();
             vm.set_group(space, group).unwrap();
             let request = MapRequest::anonymous(4 * PAGES, RW).at(Placement::Fixed(at(0)));
             vm.map(space, &request).unwrap();

@@ -108,7 +108,7 @@ crate::every_rmap! { [under_every_design] }
 fn freed_pages_leave_without_swap() {
     for options in aging() {
         let vm: TestVm<Family> = vm_of(&options, 300);
-        let space = vm.create_space().unwrap();
+        let space = vm.begin_space().unwrap();
         let start = Vpn(0x4000);
         let request = MapRequest::anonymous(40, RW).at(Placement::Fixed(start));
         vm.map(space, &request).unwrap();
@@ -162,7 +162,7 @@ fn a_freed_page_that_a_device_reads_is_not_dropped() {
 fn pages_that_calls_have_used_often_are_cold_when_their_owner_says_so() {
     for options in aging() {
         let (vm, space, start) = private_world_of::<Family>(&options, 4);
-        let file = vm.create_file(3, 16).unwrap();
+        let file = vm.stored_pages(3, 16).unwrap();
         for _ in 0..3 {
             (0..16).for_each(|index| _ = is_cached(&vm, file, index));
         }
@@ -191,7 +191,7 @@ fn cold_pages_leave_before_others_and_stay_as_they_are() {
     for options in aging() {
         let (vm, space, start) = private_world_of::<Family>(&options, 64);
         fill(&vm, space, start, 64);
-        let file = vm.create_file(3, 8).unwrap();
+        let file = vm.stored_pages(3, 8).unwrap();
         let mapped = Vpn(0x9000);
         let request = MapRequest::object(file, 0, 8, RW).shared();
         vm.map(space, &request.at(Placement::Fixed(mapped)))

@@ -3,6 +3,7 @@
 use super::*;
 use crate::SpaceId;
 use crate::platform::GroupId;
+use crate::space::FileRequest;
 
 /// A manager of files, none of which is held back by its store.
 struct Files {
@@ -21,11 +22,16 @@ impl Files {
 
     fn on(cpus: usize, options: &str, count: u64) -> Files {
         let world = world_on(cpus, options, u64::MAX);
-        let more = (1..count).map(|file| world.vm.create_file_of(STORE + file, 0).unwrap());
+        let more = (1..count).map(|file| {
+            world
+                .vm
+                .begin_file(&FileRequest::stored(STORE + file, 0))
+                .unwrap()
+        });
         let ids: Vec<_> = core::iter::once(world.id).chain(more).collect();
         Files {
             written: vec![0; ids.len()],
-            home: world.vm.create_space().unwrap(),
+            home: world.vm.begin_space().unwrap(),
             world,
             ids,
         }
@@ -59,7 +65,7 @@ impl Files {
     /// Loads a space of a new group.
     fn in_group(&self, limit: u64) -> (GroupId, SpaceId) {
         let group = self.world.vm.new_group(limit).unwrap();
-        let space = self.world.vm.create_space().unwrap();
+        let space = self.world.vm.begin_space().unwrap();
         self.world.vm.set_group(space, group).unwrap();
         self.world.vm.load(space).unwrap();
         (group, space)
@@ -167,7 +173,7 @@ fn what_is_dirty_counts_where_it_becomes_clean_in_whatever_way() {
         let vm = Arc::clone(&files.world.vm);
         for (file, &id) in files.ids.iter().enumerate() {
             match (round + file) % 3 {
-                0 => assert!(vm.sync(id).unwrap() > 0),
+                0 => assert!(vm.file(id).sync().unwrap() > 0),
                 1 => vm.set_size(id, 0).unwrap(),
                 _ => while vm.write_back(id, 100).unwrap() > 0 {},
             }
@@ -237,7 +243,7 @@ fn dirty_pages_of_a_group_that_has_ended_are_no_others() {
             // Those of the first are written when another has its place.
             let (next, space) = files.in_group(1000);
             files.append(1);
-            assert!(files.world.vm.sync(files.ids[0]).unwrap() > 0);
+            assert!(files.world.vm.file(files.ids[0]).sync().unwrap() > 0);
             files.world.given();
             assert_eq!(files.dirty_in(next), CALL);
             files.end(next, space);

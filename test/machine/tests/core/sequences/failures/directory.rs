@@ -33,7 +33,7 @@ fn a_directory_that_cannot_grow_fails_one_mapping() {
     .unwrap();
     let vm = Vm::<Machine, X86_64, Partial>::new(machine, Design::default()).unwrap();
     vm.platform().run_on(CpuId(0), || {
-        let space = vm.create_space().unwrap();
+        let space = vm.create_space().unwrap().id();
         let request = |number: u64| {
             let prot = if number.is_multiple_of(2) {
                 Prot::READ
@@ -42,27 +42,30 @@ fn a_directory_that_cannot_grow_fails_one_mapping() {
             };
             MapRequest::anonymous(1, prot).at(Placement::FixedFree(Vpn(1000 + number)))
         };
-        vm.map(space, &request(0)).unwrap();
+        vm.space(space).map(&request(0)).unwrap();
         let site = Site::SlabDirectory;
         vm.memory().inject(Some(FailAt { site, after: 0 }));
         let failed = (1..)
-            .find(|&number| vm.map(space, &request(number)).is_err())
+            .find(|&number| vm.space(space).map(&request(number)).is_err())
             .unwrap();
         assert!(
             failed > 1000 && vm.memory().reached(site) == 1,
             "the first directory has room"
         );
-        assert_eq!(vm.space_stats(space).unwrap().pages, failed);
+        assert_eq!(vm.space(space).stats().unwrap().pages, failed);
         vm.audit().unwrap();
         vm.memory().inject(Some(FailAt {
             site: Site::SlabFrame,
             after: 0,
         }));
-        assert_eq!(vm.map(space, &request(failed)), Err(MapError::OutOfMemory));
+        assert_eq!(
+            vm.space(space).map(&request(failed)),
+            Err(MapError::OutOfMemory)
+        );
         vm.memory().inject(None);
-        vm.map(space, &request(failed)).unwrap();
+        vm.space(space).map(&request(failed)).unwrap();
         vm.audit().unwrap();
-        assert_eq!(vm.exit(space), Ok(true));
+        assert_eq!(vm.space(space).exit(), Ok(true));
         vm.audit().unwrap();
     });
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::world::Task;
+use vellum::space::WriteRequest;
 
 swept! {
     a_fault_beside_a_cut_maps_no_page_that_left => fault_cut;
@@ -42,7 +43,9 @@ fn write_unreadable<R: ReverseMap>(preemption: &Preemption, more: usize) {
     let shared = Arc::new(Shared::<R>::new(true, "faultaround=1,fileio=pages"));
     let data = [9; SIZE as usize];
     beside_unreadable(&shared, preemption, more, &|_| {
-        let written = (shared.world.vm).write_at(shared.object, 0, &[&data]);
+        let written = (shared.world.vm)
+            .file(shared.object)
+            .write(WriteRequest::bytes(0, &[&data]));
         assert_eq!(written, Ok(data.len()));
     });
     shared.world.store.faults().heal();
@@ -63,9 +66,9 @@ fn a_page_that_could_not_be_read_leaves_once() {
 fn cut_unreadable<R: ReverseMap>(preemption: &Preemption, more: usize) {
     let shared = Arc::new(Shared::<R>::new(true, "faultaround=1"));
     let (vm, object) = (&shared.world.vm, shared.object);
-    let cut = |_| vm.set_size(object, 0).unwrap();
+    let cut = |_| vm.file(object).set_size(0).unwrap();
     beside_unreadable(&shared, preemption, more, &cut);
-    let cached = || vm.object_stats(object).unwrap().cached;
+    let cached = || vm.file(object).stats().unwrap().cached;
     assert_eq!(shared.world.alone(cached), 0);
     shared.finish();
 }
@@ -86,7 +89,7 @@ fn beside_unreadable<R: ReverseMap>(
     };
     let has_left = {
         let (shared, is_over) = (Arc::clone(shared), after(more));
-        let stats = move || shared.world.vm.object_stats(shared.object).unwrap();
+        let stats = move || shared.world.vm.file(shared.object).stats().unwrap();
         move || vellum_schedules::undisturbed(&stats).cached == 0 && is_over()
     };
     let load = |cpu| {
@@ -113,7 +116,7 @@ fn cut_beside_fault<R: ReverseMap>(preemption: &Preemption, design: &str) {
     };
     let cut = |_| {
         for pages in [0, PAGES] {
-            vm.set_size(shared.object, pages << 12).unwrap();
+            vm.file(shared.object).set_size(pages << 12).unwrap();
         }
     };
     world.run_preempted(preemption, [&load, &cut]);
@@ -135,7 +138,7 @@ fn store_cut<R: ReverseMap>(preemption: &Preemption) {
     };
     let cut = |_| {
         for pages in [1, PAGES] {
-            vm.set_size(shared.object, pages << 12).unwrap();
+            vm.file(shared.object).set_size(pages << 12).unwrap();
         }
     };
     world.run_preempted(preemption, [&load, &cut]);
@@ -162,7 +165,7 @@ fn store_hole<R: ReverseMap>(preemption: &Preemption) {
         let seen = world.load(cpu, shared.space, at(SECOND + 1, 0));
         assert!(seen == Ok(0) || seen == Ok(pristine(3, 1)), "{seen:?}");
     };
-    let punch = |_| vm.punch_hole(shared.object, SIZE, SIZE).unwrap();
+    let punch = |_| vm.file(shared.object).punch_hole(SIZE, SIZE).unwrap();
     world.run_preempted(preemption, [&load, &punch]);
     for place in [FIRST, SECOND, PRIVATE] {
         assert_eq!(shared.load_alone(place + 1, 0), Ok(0), "at {place:#x}");
@@ -177,7 +180,7 @@ fn fault_end<R: ReverseMap>(preemption: &Preemption) {
         let seen = world.load(cpu, shared.space, at(SECOND + 2, 0));
         assert!(matches!(seen, Ok(0) | Err(FaultError::PastEnd)));
     };
-    let cut = |_| vm.set_size(shared.object, 1 << 12).unwrap();
+    let cut = |_| vm.file(shared.object).set_size(1 << 12).unwrap();
     world.run_preempted(preemption, [&load, &cut]);
     for page in [1, 2] {
         for place in [FIRST, SECOND, PRIVATE] {
@@ -195,7 +198,7 @@ fn hole<R: ReverseMap>(preemption: &Preemption, design: &str) {
         let seen = world.load(cpu, shared.space, at(SECOND, 0));
         assert!(matches!(seen, Ok(5 | 0)), "{seen:?}");
     };
-    let punch = |_| vm.punch_hole(shared.object, 0, 2 * SIZE).unwrap();
+    let punch = |_| vm.file(shared.object).punch_hole(0, 2 * SIZE).unwrap();
     world.run_preempted(preemption, [&load, &punch]);
     for page in [0, 1] {
         for place in [FIRST, SECOND, PRIVATE] {
@@ -222,7 +225,7 @@ fn private_cut<R: ReverseMap>(preemption: &Preemption) {
     };
     let cut = |_| {
         for pages in [0, PAGES] {
-            vm.set_size(shared.object, pages << 12).unwrap();
+            vm.file(shared.object).set_size(pages << 12).unwrap();
         }
     };
     world.run_preempted(preemption, [&store, &cut]);
@@ -261,7 +264,7 @@ fn read_once<R: ReverseMap>(preemption: &Preemption) {
     };
     world.run_preempted(preemption, [&store, &load]);
     assert_eq!(shared.load_alone(SECOND, 1), Ok(7), "read over a store");
-    world.alone(|| vm.sync(shared.object).unwrap());
+    world.alone(|| vm.file(shared.object).sync().unwrap());
     assert_eq!(vm.platform().store().stored_word(3, 8), Some(7));
     shared.finish();
 }
@@ -284,7 +287,7 @@ fn read_while_reading<R: ReverseMap>(preemption: &Preemption) {
     steps.extend(preemption.steps());
     world.run_by(steps, &[&load, &store]);
     assert_eq!(shared.load_alone(SECOND, 1), Ok(7), "read over a store");
-    world.alone(|| vm.sync(shared.object).unwrap());
+    world.alone(|| vm.file(shared.object).sync().unwrap());
     assert_eq!(vm.platform().store().stored_word(3, 8), Some(7));
     shared.finish();
 }
@@ -292,18 +295,18 @@ fn read_while_reading<R: ReverseMap>(preemption: &Preemption) {
 fn map_release<R: ReverseMap>(preemption: &Preemption) {
     let world = World::<R>::new(2, 300, "");
     let (space, object) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        (space, world.vm.create_shared_memory(PAGES).unwrap())
+        let space = world.space();
+        (space, world.memory(PAGES))
     });
     let map = |cpu| {
         let request = MapRequest::object(object, 0, PAGES, RW)
             .shared()
             .at(Placement::Fixed(Vpn(FIRST)));
-        if world.vm.map(space, &request).is_ok() {
+        if world.vm.space(space).map(&request).is_ok() {
             world.store(cpu, space, at(FIRST, 0), 7).unwrap();
         }
     };
-    let release = |_| world.vm.release_object(object).unwrap();
+    let release = |_| world.vm.file(object).release().unwrap();
     world.run_preempted(preemption, [&map, &release]);
     world.finish(&[space], &[]);
 }

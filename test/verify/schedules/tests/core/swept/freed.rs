@@ -13,12 +13,14 @@ swept! {
 fn freed<R: ReverseMap>() -> (World<R>, SpaceId) {
     let world = World::<R>::new(2, 300, "reclaim=on");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, PRIVATE, 2);
         for page in [PRIVATE, PRIVATE + 1] {
             world.store(ZERO, space, at(page, 0), 1).unwrap();
         }
-        let freed = (world.vm).advise(space, Vpn(PRIVATE), 1, Advice::Free);
+        let freed = (world.vm)
+            .space(space)
+            .advise(Vpn(PRIVATE), 1, Advice::Free);
         freed.unwrap();
         space
     });
@@ -36,7 +38,7 @@ fn beside_store<R: ReverseMap>(
     world.run_preempted(preemption, [&change, &store]);
     assert_eq!(world.alone(|| world.vm.reclaim_pages(1)), 0);
     assert_eq!(load(&world, space, PRIVATE), Ok(2));
-    world.alone(|| while world.vm.exit(space) == Ok(false) {});
+    world.alone(|| while world.vm.space(space).exit() == Ok(false) {});
     world.finish(&[], &[]);
 }
 
@@ -47,13 +49,13 @@ fn store_reclaim<R: ReverseMap>(preemption: &Preemption) {
 }
 
 fn fork_and_end<R: ReverseMap>(world: &World<R>, space: SpaceId) {
-    let child = world.vm.fork(space).unwrap();
-    assert_eq!(world.vm.exit(child), Ok(true));
+    let child = world.vm.space(space).fork().unwrap().id();
+    assert_eq!(world.vm.space(child).exit(), Ok(true));
 }
 
 fn store_fork<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = freed::<R>();
-    assert!(world.alone(|| world.vm.share_space(space)));
+    world.alone(|| world.vm.space(space).share().unwrap());
     beside_store(preemption, (world, space), fork_and_end);
 }
 
@@ -62,7 +64,7 @@ fn store_fork_outside<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = freed::<R>();
     vellum_schedules::undisturbed(|| {
         world.machine().run_on(CpuId(1), || {
-            assert!(world.vm.load(space).is_some());
+            world.vm.space(space).load().unwrap();
         });
     });
     beside_store(preemption, (world, space), fork_and_end);

@@ -1,6 +1,7 @@
 //! Reads, writes and syncs of objects beside faults, stores, truncations and each other.
 
 use std::sync::Arc;
+use vellum::space::{FileRequest, ReadRequest, WriteRequest};
 
 use super::*;
 
@@ -32,7 +33,9 @@ fn write_beside_fault<R: ReverseMap>(preemption: &Preemption, is_file: bool) {
     let (world, vm) = (&shared.world, &shared.world.vm);
     let data = words(9, PAGES);
     let write = |_| {
-        let written = vm.write_at(shared.object, 0, &[&data]);
+        let written = vm
+            .file(shared.object)
+            .write(WriteRequest::bytes(0, &[&data]));
         assert_eq!(written, Ok(data.len()));
     };
     let load = |cpu| {
@@ -47,8 +50,8 @@ fn write_beside_fault<R: ReverseMap>(preemption: &Preemption, is_file: bool) {
         }
     }
     world.alone(|| {
-        assert_eq!(vm.object_stats(shared.object).unwrap().cached, PAGES);
-        vm.sync(shared.object).unwrap();
+        assert_eq!(vm.file(shared.object).stats().unwrap().cached, PAGES);
+        vm.file(shared.object).sync().unwrap();
     });
     if is_file {
         let stored = |page| vm.platform().store().stored_word(3, page * SIZE);
@@ -72,7 +75,9 @@ fn write_refused<R: ReverseMap>(preemption: &Preemption) {
     world.store.faults().fail_range(Transfer::Read, 1..2);
     let data = words(9, PAGES);
     let write = |_| {
-        let written = vm.write_at(shared.object, 0, &[&data]);
+        let written = vm
+            .file(shared.object)
+            .write(WriteRequest::bytes(0, &[&data]));
         assert_eq!(written, Ok(data.len()));
     };
     let load = |cpu| {
@@ -89,16 +94,21 @@ fn append_append<R: ReverseMap>(preemption: &Preemption) {
     let vm = &shared.world.vm;
     shared
         .world
-        .alone(|| vm.set_size(shared.object, 16).unwrap());
+        .alone(|| vm.file(shared.object).set_size(16).unwrap());
     let append = |cpu: CpuId| {
         let value = (6 + u64::from(cpu.0)).to_le_bytes();
-        let (_, put) = vm.append(shared.object, &[&value]).unwrap();
+        let (_, put) = vm
+            .file(shared.object)
+            .write(WriteRequest::append(&[&value]))
+            .unwrap();
         assert_eq!(put, 8);
     };
     shared.world.run_preempted(preemption, [&append, &append]);
     shared.world.alone(|| {
         let mut bytes = [0; 40];
-        let read = vm.read_at(shared.object, 0, &mut [&mut bytes]);
+        let read = vm
+            .file(shared.object)
+            .read(ReadRequest::bytes(0, &mut [&mut bytes]));
         assert_eq!(read, Ok(32));
         let mut both = [word_of(&bytes, 2), word_of(&bytes, 3)];
         both.sort_unstable();
@@ -124,12 +134,15 @@ fn append_cut_out<R: ReverseMap>(preemption: &Preemption, more: usize) {
     let (world, vm) = (&shared.world, &shared.world.vm);
     let (appended, is_cut) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
     let append = |_| {
-        let (place, put) = vm.append(shared.object, &[&[9; 8]]).unwrap();
+        let (place, put) = vm
+            .file(shared.object)
+            .write(WriteRequest::append(&[&[9; 8]]))
+            .unwrap();
         assert_eq!(put, 8);
         appended.store(place, Ordering::Relaxed);
     };
     let cut = |_| {
-        vm.set_size(shared.object, 16).unwrap();
+        vm.file(shared.object).set_size(16).unwrap();
         is_cut.store(1, Ordering::Relaxed);
         world.page_out(shared.space, FIRST, 1);
     };
@@ -144,7 +157,9 @@ fn append_cut_out<R: ReverseMap>(preemption: &Preemption, more: usize) {
     world.run_by(steps, &[&append, &cut]);
     world.alone(|| {
         let mut bytes = [0; 32];
-        let read = vm.read_at(shared.object, 0, &mut [&mut bytes]);
+        let read = vm
+            .file(shared.object)
+            .read(ReadRequest::bytes(0, &mut [&mut bytes]));
         match appended.load(Ordering::Relaxed) {
             16 => assert_eq!((read, &bytes[16..24]), (Ok(24), &[9; 8][..])),
             _ => assert_eq!(read, Ok(16)),
@@ -158,14 +173,19 @@ fn write_cut<R: ReverseMap>(preemption: &Preemption) {
     let vm = &shared.world.vm;
     let data = words(9, 2);
     let write = |_| {
-        let written = vm.write_at(shared.object, SIZE / 2, &[&data]);
+        let written = vm
+            .file(shared.object)
+            .write(WriteRequest::bytes(SIZE / 2, &[&data]));
         assert_eq!(written, Ok(data.len()));
     };
-    let cut = |_| vm.set_size(shared.object, 64).unwrap();
+    let cut = |_| vm.file(shared.object).set_size(64).unwrap();
     shared.world.run_preempted(preemption, [&write, &cut]);
     shared.world.alone(|| {
         let mut bytes = vec![1; 3 * SIZE as usize];
-        let read = vm.read_at(shared.object, 0, &mut [&mut bytes]).unwrap();
+        let read = vm
+            .file(shared.object)
+            .read(ReadRequest::bytes(0, &mut [&mut bytes]))
+            .unwrap();
         assert_eq!(word_of(&bytes, 0), 5);
         if read == 64 {
             return;
@@ -186,19 +206,30 @@ fn read_cut<R: ReverseMap>(preemption: &Preemption) {
     let vm = &shared.world.vm;
     let data = words(5, PAGES);
     shared.world.alone(|| {
-        assert_eq!(vm.write_at(shared.object, 0, &[&data]), Ok(data.len()));
+        assert_eq!(
+            vm.file(shared.object)
+                .write(WriteRequest::bytes(0, &[&data])),
+            Ok(data.len())
+        );
     });
     let read = |_| {
         let mut bytes = vec![1; data.len()];
-        let read = vm.read_at(shared.object, 0, &mut [&mut bytes]).unwrap();
+        let read = vm
+            .file(shared.object)
+            .read(ReadRequest::bytes(0, &mut [&mut bytes]))
+            .unwrap();
         let seen: Vec<u64> = (0..read / 8).map(|word| word_of(&bytes, word)).collect();
         let is_one = |value: u64| seen.iter().all(|&word| word == value);
         assert!(is_one(5) || is_one(6), "neither before nor after");
     };
     let change = |_| {
-        vm.set_size(shared.object, 0).unwrap();
+        vm.file(shared.object).set_size(0).unwrap();
         let data = words(6, 2);
-        assert_eq!(vm.write_at(shared.object, 0, &[&data]), Ok(data.len()));
+        assert_eq!(
+            vm.file(shared.object)
+                .write(WriteRequest::bytes(0, &[&data])),
+            Ok(data.len())
+        );
     };
     shared.world.run_preempted(preemption, [&read, &change]);
     shared.finish();
@@ -209,7 +240,7 @@ fn sync_store<R: ReverseMap>(preemption: &Preemption) {
     let (world, vm) = (&shared.world, &shared.world.vm);
     shared.store_alone(FIRST, 1, 6);
     let sync = |_| {
-        vm.sync(shared.object).unwrap();
+        vm.file(shared.object).sync().unwrap();
     };
     let store = |cpu| {
         for place in [FIRST, SECOND] {
@@ -217,7 +248,7 @@ fn sync_store<R: ReverseMap>(preemption: &Preemption) {
         }
     };
     world.run_preempted(preemption, [&sync, &store]);
-    world.alone(|| vm.sync(shared.object).unwrap());
+    world.alone(|| vm.file(shared.object).sync().unwrap());
     assert_eq!(vm.platform().store().stored_word(3, 8), Some(7));
     shared.finish();
 }
@@ -227,18 +258,18 @@ fn sync_unmap<R: ReverseMap>(preemption: &Preemption) {
     let shared = Shared::<R>::new(true, "");
     let (world, vm) = (&shared.world, &shared.world.vm);
     shared.store_alone(FIRST, 1, 6);
-    world.alone(|| vm.sync(shared.object).unwrap());
+    world.alone(|| vm.file(shared.object).sync().unwrap());
     let stored = AtomicU64::new(6);
     let sync = |_| {
-        vm.sync(shared.object).unwrap();
+        vm.file(shared.object).sync().unwrap();
     };
     let unmap = |cpu| {
         world.store(cpu, shared.space, at(FIRST, 1), 7).unwrap();
         stored.store(7, Ordering::Relaxed);
-        vm.unmap(shared.space, Vpn(FIRST), PAGES).unwrap();
+        vm.space(shared.space).unmap(Vpn(FIRST), PAGES).unwrap();
     };
     world.run_preempted(preemption, [&sync, &unmap]);
-    world.alone(|| vm.sync(shared.object).unwrap());
+    world.alone(|| vm.file(shared.object).sync().unwrap());
     let word = vm.platform().store().stored_word(3, 8);
     assert_eq!(word, Some(stored.load(Ordering::Relaxed)));
     shared.finish();
@@ -248,16 +279,18 @@ fn sync_unmap<R: ReverseMap>(preemption: &Preemption) {
 fn tail_growth<R: ReverseMap>(preemption: &Preemption) {
     let shared = Shared::<R>::new(false, "");
     let (world, vm) = (&shared.world, &shared.world.vm);
-    world.alone(|| vm.set_size(shared.object, 64).unwrap());
+    world.alone(|| vm.file(shared.object).set_size(64).unwrap());
     shared.store_alone(FIRST, 500, 7);
     let write = |_| {
         let data = words(9, 1);
-        let written = vm.write_at(shared.object, SIZE, &[&data]);
+        let written = vm
+            .file(shared.object)
+            .write(WriteRequest::bytes(SIZE, &[&data]));
         assert_eq!(written, Ok(data.len()));
     };
     let grow = |_| {
-        let size = vm.size(shared.object).unwrap();
-        vm.set_size(shared.object, size.max(2 * SIZE)).unwrap();
+        let size = vm.file(shared.object).size().unwrap();
+        vm.file(shared.object).set_size(size.max(2 * SIZE)).unwrap();
     };
     world.run_preempted(preemption, [&write, &grow]);
     assert_eq!(shared.load_alone(SECOND, 500), Ok(0), "it appeared");
@@ -277,32 +310,42 @@ fn beside_the_end_of_the_tree<R: ReverseMap>(
     let world = World::<R>::new(2, 300, "");
     let vm = &world.vm;
     let [id, first, second, third] = world.alone(|| {
-        let objects = [FAR + 1, 64, 64, 64].map(|pages| vm.create_shared_memory(pages).unwrap());
+        let objects = [FAR + 1, 64, 64, 64].map(|pages| {
+            vm.create_file(FileRequest::shared_memory(pages << 12))
+                .unwrap()
+                .id()
+        });
         for page in [0, FAR] {
-            vm.write_at(objects[0], page * SIZE, &[&[5; 8]]).unwrap();
+            vm.file(objects[0])
+                .write(WriteRequest::bytes(page * SIZE, &[&[5; 8]]))
+                .unwrap();
         }
-        vm.punch_hole(objects[0], FAR * SIZE, SIZE).unwrap();
+        vm.file(objects[0]).punch_hole(FAR * SIZE, SIZE).unwrap();
         objects
     });
     let look = |_| look(&world, id);
     let reuse = |_| {
-        vm.punch_hole(id, 0, 64 * SIZE).unwrap();
+        vm.file(id).punch_hole(0, 64 * SIZE).unwrap();
         for other in [first, second] {
-            vm.write_at(other, 0, &[&[6; 8]]).unwrap();
-            vm.punch_hole(other, 0, SIZE).unwrap();
+            vm.file(other)
+                .write(WriteRequest::bytes(0, &[&[6; 8]]))
+                .unwrap();
+            vm.file(other).punch_hole(0, SIZE).unwrap();
             (0..4).for_each(|_| world.drain());
         }
         // In the word that leads to the page that is looked for.
         let place = FAR / 64 * 2 * SIZE;
         for other in [first, second, third] {
-            vm.write_at(other, place, &[&words(7, 2)]).unwrap();
+            vm.file(other)
+                .write(WriteRequest::bytes(place, &[&words(7, 2)]))
+                .unwrap();
         }
     };
     world.run_preempted(preemption, [&look, &reuse]);
     world.alone(|| {
-        assert_eq!(vm.object_stats(id).unwrap().cached, 0);
+        assert_eq!(vm.file(id).stats().unwrap().cached, 0);
         for other in [first, second, third] {
-            assert_eq!(vm.object_stats(other).unwrap().cached, 2);
+            assert_eq!(vm.file(other).stats().unwrap().cached, 2);
         }
     });
     world.finish(&[], &[id, first, second, third]);
@@ -310,12 +353,12 @@ fn beside_the_end_of_the_tree<R: ReverseMap>(
 
 fn punch_punch<R: ReverseMap>(preemption: &Preemption) {
     beside_the_end_of_the_tree::<R>(preemption, |world, id| {
-        world.vm.punch_hole(id, FAR * SIZE + 8, 8).unwrap();
+        world.vm.file(id).punch_hole(FAR * SIZE + 8, 8).unwrap();
     });
 }
 
 fn cut_punch<R: ReverseMap>(preemption: &Preemption) {
     beside_the_end_of_the_tree::<R>(preemption, |world, id| {
-        world.vm.set_size(id, FAR * SIZE + 8).unwrap();
+        world.vm.file(id).set_size(FAR * SIZE + 8).unwrap();
     });
 }

@@ -36,8 +36,8 @@ type Pae<R> = World<R, X86Pae>;
 fn world<R: ReverseMap>() -> (Pae<R>, SpaceId) {
     let world = World::on(3, 320, "userpte=auto");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
         world.anonymous(space, START, 1);
         world.store(ZERO, space, at(START, 0), 1).unwrap();
         space
@@ -53,7 +53,13 @@ fn word<R: ReverseMap>(world: &Pae<R>, space: SpaceId, page: u64) -> Result<u64,
 /// once more.
 fn store_marks<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = world::<R>();
-    world.alone(|| world.vm.advise(space, Vpn(START), 1, Advice::Free).unwrap());
+    world.alone(|| {
+        world
+            .vm
+            .space(space)
+            .advise(Vpn(START), 1, Advice::Free)
+            .unwrap()
+    });
     let store = |cpu| world.store(cpu, space, at(START, 0), 2).unwrap();
     let lift = |_| assert_eq!(world.vm.relieve_low(1), 1);
     world.run_preempted(preemption, [&store, &lift]);
@@ -66,21 +72,21 @@ fn store_marks<R: ReverseMap>(preemption: &Preemption) {
 
 fn unmap_region<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = world::<R>();
-    let unmap = |_| world.vm.unmap(space, Vpn(START), 1).unwrap();
+    let unmap = |_| world.vm.space(space).unmap(Vpn(START), 1).unwrap();
     let lift = |_| {
         world.vm.relieve_low(1);
     };
     world.run_preempted(preemption, [&unmap, &lift]);
     assert_eq!(word(&world, space, START), Err(FaultError::NoRegion));
-    let shown = world.alone(|| world.vm.translate(space, Vpn(START)));
-    assert_eq!(shown, None);
+    let shown = world.alone(|| world.vm.space(space).translate(Vpn(START)));
+    assert_eq!(shown, Err(MapError::NotMapped));
     world.finish(&[space], &[]);
 }
 
 /// A page of a file, mapped at a place.
 fn file_at<R: ReverseMap>(world: &Pae<R>, space: SpaceId, page: u64) -> ObjectId {
     world.alone(|| {
-        let file = world.vm.create_file(3, 1).unwrap();
+        let file = world.stored(3, 1);
         world.object(space, file, 0, page, 1, true);
         world.load(ZERO, space, at(page, 0)).unwrap();
         file
@@ -90,7 +96,7 @@ fn file_at<R: ReverseMap>(world: &Pae<R>, space: SpaceId, page: u64) -> ObjectId
 fn truncate_file<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = world::<R>();
     let file = file_at(&world, space, START + 1);
-    let truncate = |_| world.vm.set_size(file, 0).unwrap();
+    let truncate = |_| world.vm.file(file).set_size(0).unwrap();
     let lift = |_| assert_eq!(world.vm.relieve_low(1), 1);
     world.run_preempted(preemption, [&truncate, &lift]);
     assert_eq!(word(&world, space, START + 1), Err(FaultError::PastEnd));
@@ -109,7 +115,7 @@ fn remap_pages<R: ReverseMap>() {
     });
     let world = Arc::new(world);
     // A look at an entry would wait for the holder of the table.
-    let (frame, _) = world.alone(|| world.vm.translate(space, Vpn(AWAY)).unwrap());
+    let (frame, _) = world.alone(|| world.vm.space(space).translate(Vpn(AWAY)).unwrap());
     let is_free = {
         let world = Arc::clone(&world);
         let counts = move || world.vm.memory().frame(frame).counts();
@@ -126,12 +132,12 @@ fn remap_pages<R: ReverseMap>() {
     };
     let remap = |_| {
         let to = Placement::Fixed(Vpn(AWAY));
-        world.vm.remap(space, Vpn(START), 1, 1, to).unwrap();
+        world.vm.space(space).remap(Vpn(START), 1, 1, to).unwrap();
     };
     let lift = |_| {
         world.vm.relieve_low(2);
     };
-    let truncate = |_| world.vm.set_size(file, 0).unwrap();
+    let truncate = |_| world.vm.file(file).set_size(0).unwrap();
     // A call that has moved tables waits for all other CPUs before it ends.
     let steps = vec![
         Step::until(0, is_free),
@@ -147,7 +153,7 @@ fn remap_pages<R: ReverseMap>() {
 
 fn find_page<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = world::<R>();
-    let frame = world.alone(|| world.vm.translate(space, Vpn(START)).unwrap().0);
+    let frame = world.alone(|| world.vm.space(space).translate(Vpn(START)).unwrap().0);
     let find = |_| {
         let (found, hits) = finds(&world, frame, space, START);
         assert!(found, "missed, {hits} others found");

@@ -27,8 +27,8 @@ fn a_page_that_could_not_be_written_is_copied_if_a_locked_range_kept_it() {
 }
 
 fn frame<R: ReverseMap>(world: &World<R>, space: SpaceId, page: u64) -> Option<Pfn> {
-    let found = world.vm.translate(space, Vpn(page));
-    found.map(|(frame, _)| frame)
+    let found = world.vm.space(space).translate(Vpn(page));
+    found.ok().map(|(frame, _)| frame)
 }
 
 /// Two spaces map the page; one locks it, and the other has it leave.
@@ -40,12 +40,12 @@ fn lock_beside<R: ReverseMap>(
 ) {
     let locked = Mutex::new(None);
     let lock = |_| {
-        world.vm.lock_pages(space, Vpn(page), 1).unwrap();
+        world.vm.space(space).lock(Vpn(page), 1).unwrap();
         *locked.lock().unwrap() = frame(world, space, page);
     };
     let take = |_| {
         let advice = Advice::PageOut;
-        world.vm.advise(other, Vpn(page), 1, advice).unwrap();
+        world.vm.space(other).advise(Vpn(page), 1, advice).unwrap();
     };
     world.run_preempted(preemption, [&take, &lock]);
     let after = world.alone(|| frame(world, space, page));
@@ -61,10 +61,10 @@ fn private<R: ReverseMap>() -> (World<R>, SpaceId, SpaceId) {
     let mut world = World::<R>::new(2, 300, "");
     world.swap_on(8);
     let (space, child) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
+        let space = world.space();
         world.anonymous(space, PRIVATE, 1);
         world.store(ZERO, space, at(PRIVATE, 0), 5).unwrap();
-        (space, world.vm.fork(space).unwrap())
+        (space, world.vm.space(space).fork().unwrap().id())
     });
     (world, space, child)
 }
@@ -81,7 +81,7 @@ fn shared<R: ReverseMap>() -> (Shared<R>, SpaceId) {
     shared.world.swap_on(8);
     let world = &shared.world;
     let other = world.alone(|| {
-        let other = world.vm.create_space().unwrap();
+        let other = world.space();
         world.object(other, shared.object, 0, FIRST, PAGES, true);
         other
     });
@@ -102,16 +102,20 @@ fn moved<R: ReverseMap>(preemption: &Preemption) {
     let (shared, other) = shared::<R>();
     let (world, space) = (&shared.world, shared.space);
     let before = world.alone(|| {
-        world.vm.lock_pages(space, Vpn(FIRST), 1).unwrap();
+        world.vm.space(space).lock(Vpn(FIRST), 1).unwrap();
         frame(world, space, FIRST)
     });
     let remap = |_| {
         let place = Placement::Fixed(Vpn(TO));
-        world.vm.remap(space, Vpn(FIRST), 1, 1, place).unwrap();
+        world
+            .vm
+            .space(space)
+            .remap(Vpn(FIRST), 1, 1, place)
+            .unwrap();
     };
     let take = |_| {
         let advice = Advice::PageOut;
-        world.vm.advise(other, Vpn(FIRST), 1, advice).unwrap();
+        world.vm.space(other).advise(Vpn(FIRST), 1, advice).unwrap();
     };
     world.run_preempted(preemption, [&take, &remap]);
     assert_eq!(world.alone(|| frame(world, space, TO)), before);
@@ -125,12 +129,16 @@ fn moved_private<R: ReverseMap>(preemption: &Preemption) {
     let (world, space, child) = private::<R>();
     let before = world.alone(|| {
         world.anonymous(space, PRIVATE + 0x100, 1);
-        world.vm.lock_pages(space, Vpn(PRIVATE), 1).unwrap();
+        world.vm.space(space).lock(Vpn(PRIVATE), 1).unwrap();
         frame(&world, space, PRIVATE)
     });
     let remap = |_| {
         let place = Placement::Fixed(Vpn(TO));
-        world.vm.remap(space, Vpn(PRIVATE), 1, 1, place).unwrap();
+        world
+            .vm
+            .space(space)
+            .remap(Vpn(PRIVATE), 1, 1, place)
+            .unwrap();
     };
     let take = |_| world.page_out(child, PRIVATE, 1);
     world.run_preempted(preemption, [&take, &remap]);
@@ -148,7 +156,7 @@ fn kept_by_lock<R: ReverseMap>(locks_child: bool) {
     };
     world.store.faults().fail_range(Transfer::Write, 0..8);
     world.alone(|| {
-        world.vm.lock_pages(locked, Vpn(PRIVATE), 1).unwrap();
+        world.vm.space(locked).lock(Vpn(PRIVATE), 1).unwrap();
         world.page_out(other, PRIVATE, 1);
         world.store(ZERO, other, at(PRIVATE, 0), 6).unwrap();
     });

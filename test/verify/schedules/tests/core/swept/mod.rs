@@ -53,11 +53,11 @@ impl<R: ReverseMap> Shared<R> {
     fn on(cpus: usize, is_file: bool, design: &str) -> Self {
         let world = World::<R>::new(cpus, 300, design);
         let (space, object) = world.alone(|| {
-            let space = world.vm.create_space().unwrap();
-            assert!(world.vm.share_space(space));
+            let space = world.space();
+            world.vm.space(space).share().unwrap();
             let object = match is_file {
-                true => world.vm.create_file(3, PAGES).unwrap(),
-                false => world.vm.create_shared_memory(PAGES).unwrap(),
+                true => world.stored(3, PAGES),
+                false => world.memory(PAGES),
             };
             for (place, shared) in [(FIRST, true), (SECOND, true), (PRIVATE, false)] {
                 world.object(space, object, 0, place, PAGES, shared);

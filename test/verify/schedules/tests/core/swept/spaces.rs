@@ -55,8 +55,8 @@ fn first_stores_to_both_regions_beside_a_merge_are_both_kept() {
 fn private<R: ReverseMap>(touched: &[u64]) -> (World<R>, SpaceId) {
     let world = World::<R>::new(2, 300, "");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
         world.anonymous(space, FIRST, 4);
         space
     });
@@ -95,7 +95,8 @@ fn store_protect<R: ReverseMap>(preemption: &Preemption) {
         let (stored, world, space) = beside_store::<R>(preemption, touched, |world, space, _| {
             world
                 .vm
-                .protect(space, Vpn(FIRST + 1), 1, Prot::READ)
+                .space(space)
+                .protect(Vpn(FIRST + 1), 1, Prot::READ)
                 .unwrap();
         });
         assert!(matches!(stored, Ok(()) | Err(FaultError::Protection)));
@@ -110,31 +111,31 @@ fn store_protect<R: ReverseMap>(preemption: &Preemption) {
 
 fn store_unmap<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[], |world, space, _| {
-        world.vm.unmap(space, Vpn(FIRST), 4).unwrap();
+        world.vm.space(space).unmap(Vpn(FIRST), 4).unwrap();
     });
     assert!(matches!(stored, Ok(()) | Err(FaultError::NoRegion)));
     assert_eq!(load(&world, space, FIRST + 1), Err(FaultError::NoRegion));
-    let shown = world.alone(|| world.vm.translate(space, Vpn(FIRST + 1)));
-    assert_eq!(shown, None);
+    let shown = world.alone(|| world.vm.space(space).translate(Vpn(FIRST + 1)));
+    assert_eq!(shown, Err(MapError::NotMapped));
     world.finish(&[space], &[]);
 }
 
 fn store_cut<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[0, 2], |world, space, cpu| {
-        world.vm.unmap(space, Vpn(FIRST + 1), 2).unwrap();
+        world.vm.space(space).unmap(Vpn(FIRST + 1), 2).unwrap();
         assert_eq!(world.load(cpu, space, at(FIRST, 0)), Ok(1));
         assert_eq!(world.load(cpu, space, at(FIRST + 3, 0)), Ok(0));
     });
     assert!(matches!(stored, Ok(()) | Err(FaultError::NoRegion)));
-    let shown = world.alone(|| world.vm.translate(space, Vpn(FIRST + 1)));
-    assert_eq!(shown, None);
+    let shown = world.alone(|| world.vm.space(space).translate(Vpn(FIRST + 1)));
+    assert_eq!(shown, Err(MapError::NotMapped));
     world.finish(&[space], &[]);
 }
 
 fn store_move<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[0], |world, space, _| {
         let to = Placement::Fixed(Vpn(SECOND));
-        world.vm.remap(space, Vpn(FIRST), 4, 4, to).unwrap();
+        world.vm.space(space).remap(Vpn(FIRST), 4, 4, to).unwrap();
     });
     assert!(matches!(stored, Ok(()) | Err(FaultError::NoRegion)));
     let value = if stored.is_ok() { 2 } else { 0 };
@@ -148,7 +149,7 @@ fn fork_beside_store<R: ReverseMap>(preemption: &Preemption, touched: &[u64]) {
     let child = Cell::new(None);
     let child = std::sync::Mutex::new(child);
     let (stored, world, space) = beside_store::<R>(preemption, touched, |world, space, cpu| {
-        let forked = world.vm.fork(space).unwrap();
+        let forked = world.vm.space(space).fork().unwrap().id();
         let seen = world.load(cpu, forked, at(FIRST + 1, 0));
         assert!(seen == Ok(before) || seen == Ok(2));
         child.lock().unwrap().set(Some((forked, seen)));
@@ -173,7 +174,7 @@ fn store_replace<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[0, 1], |world, space, _| {
         let other = MapRequest::anonymous(2, RW.union(Prot::EXECUTE));
         let request = other.at(Placement::Fixed(Vpn(FIRST)));
-        world.vm.map(space, &request).unwrap();
+        world.vm.space(space).map(&request).unwrap();
     });
     assert_eq!(stored, Ok(()));
     assert!(matches!(load(&world, space, FIRST + 1), Ok(0 | 2)));
@@ -185,7 +186,7 @@ fn store_replace<R: ReverseMap>(preemption: &Preemption) {
 fn store_replace_all<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[], |world, space, _| {
         let request = MapRequest::anonymous(4, Prot::READ).at(Placement::Fixed(Vpn(FIRST)));
-        world.vm.map(space, &request).unwrap();
+        world.vm.space(space).map(&request).unwrap();
     });
     assert!(matches!(stored, Ok(()) | Err(FaultError::Protection)));
     assert_eq!(load(&world, space, FIRST + 1), Ok(0));
@@ -196,14 +197,14 @@ fn store_replace_all<R: ReverseMap>(preemption: &Preemption) {
 
 fn store_exit<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[0], |world, space, cpu| {
-        while world.vm.exit(space) == Ok(false) {}
+        while world.vm.space(space).exit() == Ok(false) {}
         // The CPU goes on with another space in the same place.
-        let next = world.vm.create_space().unwrap();
+        let next = world.space();
         world.anonymous(next, FIRST, 4);
         world.store(cpu, next, at(FIRST + 1, 0), 5).unwrap();
         assert_eq!(world.load(cpu, next, at(FIRST, 0)), Ok(0));
         assert_eq!(world.load(cpu, next, at(FIRST + 1, 0)), Ok(5));
-        while world.vm.exit(next) == Ok(false) {}
+        while world.vm.space(next).exit() == Ok(false) {}
     });
     let gone = [FaultError::NoSpace, FaultError::NoRegion].map(Err);
     assert!(stored.is_ok() || gone.contains(&stored), "{stored:?}");
@@ -217,7 +218,8 @@ fn store_advise<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[0, 1, 3], |world, space, _| {
         world
             .vm
-            .advise(space, Vpn(FIRST), 2, Advice::DontNeed)
+            .space(space)
+            .advise(Vpn(FIRST), 2, Advice::DontNeed)
             .unwrap();
     });
     assert_eq!(stored, Ok(()));
@@ -239,7 +241,7 @@ fn store_grow<R: ReverseMap>(preemption: &Preemption) {
         assert_eq!(load(&world, space, FIRST + page), Ok(value));
     }
     assert_eq!(load(&world, space, FIRST - 4), Ok(4));
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     for (page, value) in [(1, 2), (0, 1), (4, 4)] {
         assert_eq!(load(&world, child, FIRST + page), Ok(value));
     }
@@ -260,7 +262,7 @@ fn store_store<R: ReverseMap>(preemption: &Preemption) {
 
 fn copy_copy<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = private::<R>(&[1]);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let store = |cpu: CpuId| {
         let word = 1 + u64::from(cpu.0);
         world.store(cpu, space, at(FIRST + 1, word), 7).unwrap();
@@ -285,7 +287,7 @@ fn below_change<R: ReverseMap>(preemption: &Preemption) {
     };
     let change = |_| {
         for prot in [Prot::READ, RW] {
-            world.vm.protect(space, Vpn(FIRST), 1, prot).unwrap();
+            world.vm.space(space).protect(Vpn(FIRST), 1, prot).unwrap();
         }
     };
     world.run_preempted(preemption, [&fault, &change]);
@@ -295,10 +297,14 @@ fn below_change<R: ReverseMap>(preemption: &Preemption) {
 /// The store is to the second part of the region that is cut.
 fn first_store_cut<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[], |world, space, _| {
-        world.vm.protect(space, Vpn(FIRST), 1, Prot::READ).unwrap();
+        world
+            .vm
+            .space(space)
+            .protect(Vpn(FIRST), 1, Prot::READ)
+            .unwrap();
     });
     assert_eq!(stored, Ok(()));
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     assert_eq!(load(&world, child, FIRST + 1), Ok(2));
     world.finish(&[space, child], &[]);
 }
@@ -307,15 +313,15 @@ fn first_store_cut<R: ReverseMap>(preemption: &Preemption) {
 fn stores_merge<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = private::<R>(&[]);
     let all = Prot::READ_WRITE.union(Prot::EXECUTE);
-    world.alone(|| world.vm.protect(space, Vpn(FIRST), 2, all).unwrap());
+    world.alone(|| world.vm.space(space).protect(Vpn(FIRST), 2, all).unwrap());
     let stores = |cpu| {
         for page in [0, 3] {
             world.store(cpu, space, at(FIRST + page, 0), 2).unwrap();
         }
     };
-    let merge = |_| world.vm.protect(space, Vpn(FIRST), 2, RW).unwrap();
+    let merge = |_| world.vm.space(space).protect(Vpn(FIRST), 2, RW).unwrap();
     world.run_preempted(preemption, [&stores, &merge]);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     for page in [0, 3] {
         assert_eq!(load(&world, space, FIRST + page), Ok(2));
         assert_eq!(load(&world, child, FIRST + page), Ok(2));
@@ -327,10 +333,10 @@ fn both_stores_merge<R: ReverseMap>(preemption: &Preemption, more: usize) {
     let world = Arc::new(World::<R>::new(3, 300, ""));
     let all = Prot::READ_WRITE.union(Prot::EXECUTE);
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
         world.anonymous(space, FIRST, 4);
-        world.vm.protect(space, Vpn(FIRST), 2, all).unwrap();
+        world.vm.space(space).protect(Vpn(FIRST), 2, all).unwrap();
         world.load(ZERO, space, at(FIRST + 1, 0)).unwrap();
         space
     });
@@ -338,16 +344,16 @@ fn both_stores_merge<R: ReverseMap>(preemption: &Preemption, more: usize) {
     let is_protected = {
         let world = Arc::clone(&world);
         move || {
-            let shown = || world.vm.translate(space, Vpn(FIRST + 1));
+            let shown = || world.vm.space(space).translate(Vpn(FIRST + 1));
             let shown = vellum_schedules::undisturbed(shown);
-            shown.is_some_and(|(_, prot)| !prot.allows(Access::Execute))
+            shown.is_ok_and(|(_, prot)| !prot.allows(Access::Execute))
         }
     };
     let store = |cpu: CpuId| {
         let page = [FIRST + 3, FIRST][usize::from(cpu.0)];
         world.store(cpu, space, at(page, 0), 2).unwrap();
     };
-    let merge = |_| world.vm.protect(space, Vpn(FIRST), 2, RW).unwrap();
+    let merge = |_| world.vm.space(space).protect(Vpn(FIRST), 2, RW).unwrap();
     let steps = vec![
         Step::until(0, after(more)).or_end(),
         Step::until(2, is_protected),
@@ -357,7 +363,7 @@ fn both_stores_merge<R: ReverseMap>(preemption: &Preemption, more: usize) {
         Step::end(0),
     ];
     world.run_by(steps, &[&store, &store, &merge]);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     for page in [0, 3] {
         assert_eq!(load(&world, space, FIRST + page), Ok(2));
         assert_eq!(load(&world, child, FIRST + page), Ok(2));
@@ -371,7 +377,11 @@ fn store_end<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = private::<R>(&[]);
     let all = Prot::READ_WRITE.union(Prot::EXECUTE);
     world.alone(|| {
-        world.vm.protect(space, Vpn(FIRST + 1), 3, all).unwrap();
+        world
+            .vm
+            .space(space)
+            .protect(Vpn(FIRST + 1), 3, all)
+            .unwrap();
         world.store(ZERO, space, at(FIRST, 0), 1).unwrap();
         // Keeps the table: no CPU walks one that is not linked any more until the flush.
         world.anonymous(space, FIRST + 8, 1);
@@ -379,13 +389,13 @@ fn store_end<R: ReverseMap>(preemption: &Preemption) {
     });
     let store = |cpu| world.store(cpu, space, at(FIRST + 1, 0), 2).unwrap();
     let end = |cpu| {
-        world.vm.unmap(space, Vpn(FIRST), 1).unwrap();
+        world.vm.space(space).unmap(Vpn(FIRST), 1).unwrap();
         // What it leaves is used anew.
         world.anonymous(space, SECOND, 1);
         world.store(cpu, space, at(SECOND, 0), 3).unwrap();
     };
     world.run_preempted(preemption, [&store, &end]);
-    let child = world.alone(|| world.vm.fork(space).unwrap());
+    let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     assert_eq!(load(&world, child, FIRST + 1), Ok(2));
     assert_eq!(load(&world, child, SECOND), Ok(3));
     world.alone(|| world.vm.audit().unwrap());
@@ -396,13 +406,13 @@ fn map_exit<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = private::<R>(&[0]);
     let map = |_| {
         let request = MapRequest::anonymous(2, RW).at(Placement::Fixed(Vpn(SECOND)));
-        let mapped = world.vm.map(space, &request);
+        let mapped = world.vm.space(space).map(&request);
         assert!(
             matches!(mapped, Ok(_) | Err(MapError::NoSpace)),
             "{mapped:?}"
         );
     };
-    let exit = |_| while world.vm.exit(space) == Ok(false) {};
+    let exit = |_| while world.vm.space(space).exit() == Ok(false) {};
     world.run_preempted(preemption, [&map, &exit]);
     world.finish(&[], &[]);
 }
@@ -412,10 +422,16 @@ fn map_exit<R: ReverseMap>(preemption: &Preemption) {
 fn store_marks<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = private::<R>(&[0]);
     let first = Vpn(FIRST);
-    world.alone(|| world.vm.advise(space, first, 1, Advice::Free).unwrap());
+    world.alone(|| {
+        world
+            .vm
+            .space(space)
+            .advise(first, 1, Advice::Free)
+            .unwrap()
+    });
     let store = |cpu| world.store(cpu, space, at(FIRST, 0), 2).unwrap();
     let all = RW.union(Prot::EXECUTE);
-    let protect = |_| world.vm.protect(space, first, 1, all).unwrap();
+    let protect = |_| world.vm.space(space).protect(first, 1, all).unwrap();
     world.run_preempted(preemption, [&store, &protect]);
     let marked = || world.machine().stats().dirty_set;
     let before = marked();
@@ -430,7 +446,8 @@ fn list_exit<R: ReverseMap>(preemption: &Preemption) {
         let mut starts = Vec::new();
         let listed = world
             .vm
-            .for_each_region(space, |region| starts.push(region.range.start));
+            .space(space)
+            .for_each_region(|region| starts.push(region.range.start));
         let all: &[Vpn] = if listed.is_ok() { &[Vpn(FIRST)] } else { &[] };
         assert_eq!(starts, all);
         assert!(
@@ -440,8 +457,8 @@ fn list_exit<R: ReverseMap>(preemption: &Preemption) {
     };
     let next = std::sync::Mutex::new(None);
     let exit = |_| {
-        while world.vm.exit(space) == Ok(false) {}
-        let other = world.vm.create_space().unwrap();
+        while world.vm.space(space).exit() == Ok(false) {}
+        let other = world.space();
         world.anonymous(other, SECOND, 2);
         *next.lock().unwrap() = Some(other);
     };

@@ -7,6 +7,7 @@ use super::*;
 use crate::world::{SWAP, Task};
 use vellum::addr::{Access, Pfn};
 use vellum::platform::{IoError, SlotError};
+use vellum::space::{PinnedPages, ReadRequest};
 use vellum::sync::bytes::FrameBytes;
 use vellum_machine::BackingStore;
 use vellum_machine::store::{CompressedArea, CompressedStore};
@@ -25,8 +26,8 @@ swept! {
 fn private<R: ReverseMap>(mut world: World<R>, slots: u64) -> (World<R>, SpaceId) {
     world.swap_on(slots);
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
         world.anonymous(space, PRIVATE, 2);
         for page in 0..2 {
             let stored = world.store(ZERO, space, at(PRIVATE + page, 0), page + 1);
@@ -48,7 +49,10 @@ fn found_before<R: ReverseMap>(preemption: &Preemption) {
     // So much memory that neighbours are read, too.
     let (world, space) = private(World::<R>::new(2, 2000, "reclaim=on"), 8);
     let (one, other) = world.alone(|| {
-        let children = (world.vm.fork(space).unwrap(), world.vm.fork(space).unwrap());
+        let children = (
+            world.vm.space(space).fork().unwrap().id(),
+            world.vm.space(space).fork().unwrap().id(),
+        );
         world.page_out(space, PRIVATE, 2);
         children
     });
@@ -70,7 +74,7 @@ fn found_before<R: ReverseMap>(preemption: &Preemption) {
 fn unwritten<R: ReverseMap>() -> (World<R>, SpaceId, SpaceId) {
     let (world, space) = private(World::<R>::new(2, 300, ""), 8);
     let child = world.alone(|| {
-        let child = world.vm.fork(space).unwrap();
+        let child = world.vm.space(space).fork().unwrap().id();
         let faults = world.store.faults();
         faults.fail_range(Transfer::Write, 0..8);
         world.page_out(space, PRIVATE, 1);
@@ -125,7 +129,7 @@ fn slot_changed<R: ReverseMap>(preemption: &Preemption) {
     };
     let replace = |cpu| {
         for pages in [0, PAGES] {
-            world.vm.set_size(shared.object, pages << 12).unwrap();
+            world.vm.file(shared.object).set_size(pages << 12).unwrap();
         }
         for page in [1, 0] {
             world.store(cpu, space, at(FIRST + page, 0), 6).unwrap();
@@ -152,8 +156,10 @@ fn pin_beside_out<R: ReverseMap>(
     let pinned = Mutex::new([Pfn::NONE]);
     let pin = |cpu| {
         let mut frames = [Pfn::NONE];
-        let done = (world.vm).pin_pages(space, Vpn(FIRST), access, &mut frames);
-        done.unwrap();
+        let done = (world.vm)
+            .space(space)
+            .pin_pages(Vpn(FIRST), access, &mut frames);
+        done.unwrap().into_frames();
         *pinned.lock().unwrap() = frames;
         if access == Access::Write {
             world.store(cpu, space, at(FIRST, 1), 7).unwrap();
@@ -163,11 +169,11 @@ fn pin_beside_out<R: ReverseMap>(
     let after = if access == Access::Write { 7 } else { before };
     assert_eq!(shared.load_alone(FIRST, 1), Ok(after));
     let frames = pinned.into_inner().unwrap();
-    let mapped = world.alone(|| world.vm.translate(space, Vpn(FIRST)));
+    let mapped = world.alone(|| world.vm.space(space).translate(Vpn(FIRST)));
     let mapped = mapped.map(|mapped| mapped.0);
-    assert_eq!(mapped, Some(frames[0]), "it was taken");
-    // SAFETY: pinned above.
-    world.alone(|| unsafe { world.vm.unpin(&frames) });
+    assert_eq!(mapped, Ok(frames[0]), "it was taken");
+    // SAFETY: the task gave them up.
+    world.alone(|| drop(unsafe { PinnedPages::from_frames(&world.vm, &frames) }));
     world.finish_swap(&[space], &[shared.object]);
 }
 
@@ -189,7 +195,7 @@ fn idle_file<R: ReverseMap>() -> Arc<Shared<R>> {
 
 fn make_idle<R: ReverseMap>(shared: &Shared<R>) {
     let (vm, space) = (&shared.world.vm, shared.space);
-    let cold = || vm.advise(space, Vpn(FIRST), PAGES, Advice::Cold);
+    let cold = || vm.space(space).advise(Vpn(FIRST), PAGES, Advice::Cold);
     shared.world.alone(cold).unwrap();
 }
 
@@ -214,7 +220,7 @@ fn a_page_of_a_file_that_is_pinned_stays() {
 fn file_pinned<R: ReverseMap>(preemption: &Preemption, access: Access) {
     let shared = idle_file::<R>();
     let (world, space) = (&shared.world, shared.space);
-    let (frame, _) = world.alone(|| world.vm.translate(space, Vpn(FIRST)).unwrap());
+    let (frame, _) = world.alone(|| world.vm.space(space).translate(Vpn(FIRST)).unwrap());
     let is_claimed = {
         let shared = Arc::clone(&shared);
         let counts = move || shared.world.vm.memory().frame(frame).counts();
@@ -239,12 +245,15 @@ fn read_beside_out<R: ReverseMap>(shared: &Shared<R>, steps: Vec<Step>, others: 
         // The first words of the two pages.
         let mut words = [[0; 8]; 2];
         let len = 2 * SIZE as usize;
-        let read = (world.vm).read_with(shared.object, 0, len, |place, part| {
-            // Here, too, the task may stand still.
-            (SCHEDULER.step)();
-            part.read(0, &mut words[place / SIZE as usize]);
-            part.len()
-        });
+        let read =
+            (world.vm)
+                .file(shared.object)
+                .read(ReadRequest::parts(0, len, |place, part| {
+                    // Here, too, the task may stand still.
+                    (SCHEDULER.step)();
+                    part.read(0, &mut words[place / SIZE as usize]);
+                    part.len()
+                }));
         assert_eq!(read, Ok(len));
         let [first, second] = words.map(u64::from_le_bytes);
         assert!(first != 7 || second == 7, "out of order");
@@ -287,12 +296,15 @@ fn file_read<R: ReverseMap>(preemption: &Preemption) {
     let shared = idle_file::<R>();
     let (world, space) = (&shared.world, shared.space);
     let mut frames = [Pfn::NONE];
-    let pin = || (world.vm).pin_pages(space, Vpn(FIRST), Access::Read, &mut frames);
-    world.alone(pin).unwrap();
+    let pinned = world.alone(|| {
+        let here = world.vm.space(space);
+        here.pin_pages(Vpn(FIRST), Access::Read, &mut frames)
+            .unwrap()
+    });
     make_idle(&shared);
     let has_left = {
         let shared = Arc::clone(&shared);
-        let stats = move || shared.world.vm.object_stats(shared.object).unwrap();
+        let stats = move || shared.world.vm.file(shared.object).stats().unwrap();
         move || vellum_schedules::undisturbed(&stats).cached == 1
     };
     let steps = vec![
@@ -304,8 +316,7 @@ fn file_read<R: ReverseMap>(preemption: &Preemption) {
     ];
     let store = |cpu| store_to_both(&shared, cpu);
     read_beside_out(&shared, steps, &[&|_| reclaim(world), &store]);
-    // SAFETY: pinned above.
-    world.alone(|| unsafe { world.vm.unpin(&frames) });
+    world.alone(|| drop(pinned));
     shared.finish();
 }
 
@@ -373,7 +384,7 @@ fn slot_used_again<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = private(world, 1);
     // Who gives the page up has the lock of the space.
     let other = world.alone(|| {
-        let other = world.vm.create_space().unwrap();
+        let other = world.space();
         world.anonymous(other, PRIVATE, 1);
         world.store(ZERO, other, at(PRIVATE, 0), 2).unwrap();
         world.page_out(space, PRIVATE, 1);
@@ -381,7 +392,11 @@ fn slot_used_again<R: ReverseMap>(preemption: &Preemption) {
     });
     let give_up = |_| {
         let first = Vpn(PRIVATE);
-        world.vm.advise(space, first, 1, Advice::DontNeed).unwrap();
+        world
+            .vm
+            .space(space)
+            .advise(first, 1, Advice::DontNeed)
+            .unwrap();
     };
     let out = |_| world.page_out(other, PRIVATE, 1);
     world.run_preempted(preemption, [&give_up, &out]);

@@ -19,19 +19,19 @@ const FURTHER: u64 = 0x2200;
 fn divided<R: ReverseMap>() -> (World<R>, SpaceId) {
     let world = World::<R>::new(2, 300, "");
     let space = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        assert!(world.vm.share_space(space));
+        let space = world.space();
+        world.vm.space(space).share().unwrap();
         for page in [FIRST, CUT, FURTHER + 8] {
             world.anonymous(space, page, 1);
         }
-        assert_eq!(world.vm.divide_space(space, Vpn(CUT)), Ok(true));
+        assert_eq!(world.vm.space(space).divide(Vpn(CUT)), Ok(true));
         space
     });
     (world, space)
 }
 
 fn unite<R: ReverseMap>(world: &World<R>, space: SpaceId) {
-    world.vm.set_heap_end(space, Vpn(0)).unwrap();
+    world.vm.space(space).set_heap_end(Vpn(0)).unwrap();
 }
 
 /// Whether the pages that are mapped, and no others, can be used.
@@ -43,7 +43,7 @@ fn check<R: ReverseMap>(world: World<R>, space: SpaceId, mapped: &[u64]) {
             assert_eq!(world.machine().run_on(ZERO, task), Ok(0), "{page:#x}");
         });
     }
-    let regions = world.alone(|| world.vm.space_stats(space).unwrap().regions);
+    let regions = world.alone(|| world.vm.space(space).stats().unwrap().regions);
     assert_eq!(regions, mapped.len() as u32);
     world.finish(&[space], &[]);
 }
@@ -59,7 +59,7 @@ fn map_beside_division<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = divided::<R>();
     let map = |_| world.anonymous(space, FURTHER, 2);
     let divide = |_| {
-        assert_eq!(world.vm.divide_space(space, Vpn(FURTHER)), Ok(true));
+        assert_eq!(world.vm.space(space).divide(Vpn(FURTHER)), Ok(true));
     };
     world.run_preempted(preemption, [&map, &divide]);
     check(world, space, &[FIRST, CUT, FURTHER, FURTHER + 8]);
@@ -67,7 +67,7 @@ fn map_beside_division<R: ReverseMap>(preemption: &Preemption) {
 
 fn unmap_beside_union<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = divided::<R>();
-    let unmap = |_| world.vm.unmap(space, Vpn(CUT), 1).unwrap();
+    let unmap = |_| world.vm.space(space).unmap(Vpn(CUT), 1).unwrap();
     world.run_preempted(preemption, [&unmap, &|_| unite(&world, space)]);
     check(world, space, &[FIRST, FURTHER + 8]);
 }
@@ -75,7 +75,7 @@ fn unmap_beside_union<R: ReverseMap>(preemption: &Preemption) {
 /// Uses the last page, and misses the one before it.
 fn use_last<R: ReverseMap>(world: &World<R>, space: SpaceId, cpu: CpuId) {
     let page = FURTHER + 8;
-    assert!(world.vm.region_at(space, Vpn(page)).is_some());
+    assert!(world.vm.space(space).region_at(Vpn(page)).is_ok());
     assert_eq!(world.load(cpu, space, at(page, 0)), Ok(0));
     let gone = world.load(cpu, space, at(page - 1, 0));
     assert_eq!(gone, Err(FaultError::NoRegion));
@@ -84,7 +84,7 @@ fn use_last<R: ReverseMap>(world: &World<R>, space: SpaceId, cpu: CpuId) {
 /// The tree's slots move when a region before the last one goes, and when one comes.
 fn fault_beside_unmapping<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = divided::<R>();
-    let unmap = |_| world.vm.unmap(space, Vpn(CUT), 1).unwrap();
+    let unmap = |_| world.vm.space(space).unmap(Vpn(CUT), 1).unwrap();
     let fault = |cpu: CpuId| use_last(&world, space, cpu);
     world.run_preempted(preemption, [&unmap, &fault]);
     check(world, space, &[FIRST, FURTHER + 8]);
@@ -102,12 +102,12 @@ fn map_beside_exit<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = divided::<R>();
     let map = |_| {
         let request = MapRequest::anonymous(2, RW).at(Placement::FixedFree(Vpn(FURTHER)));
-        match world.vm.map(space, &request) {
+        match world.vm.space(space).map(&request) {
             Ok(_) | Err(MapError::NoSpace) => {}
             Err(error) => panic!("{error}"),
         }
     };
-    let exit = |_| while world.vm.exit(space) == Ok(false) {};
+    let exit = |_| while world.vm.space(space).exit() == Ok(false) {};
     world.run_preempted(preemption, [&map, &exit]);
     world.finish(&[], &[]);
 }

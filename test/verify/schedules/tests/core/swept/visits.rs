@@ -36,8 +36,8 @@ fn beside_visit<R: ReverseMap>(
     let world = World::<R>::new(2, 300, "");
     let (oldest, frames) = family(&world);
     let spaces = world.alone(|| {
-        let child = world.vm.fork(oldest).unwrap();
-        [oldest, child, world.vm.fork(child).unwrap()]
+        let child = world.vm.space(oldest).fork().unwrap().id();
+        [oldest, child, world.vm.space(child).fork().unwrap().id()]
     });
     let visit = |_| {
         let (found, hits) = finds(&world, frames[0], spaces[stays], FIRST);
@@ -54,7 +54,7 @@ fn beside_visit<R: ReverseMap>(
 
 fn visit_exit<R: ReverseMap>(preemption: &Preemption) {
     let exit = |world: &World<R>, spaces: &[SpaceId; 3], _| {
-        assert_eq!(world.vm.exit(spaces[1]), Ok(true));
+        assert_eq!(world.vm.space(spaces[1]).exit(), Ok(true));
     };
     for (stays, left) in [(0, [0, 2]), (2, [0, 2])] {
         beside_visit(preemption, stays, exit, &left);
@@ -63,12 +63,12 @@ fn visit_exit<R: ReverseMap>(preemption: &Preemption) {
 
 fn visit_first_exit<R: ReverseMap>(preemption: &Preemption) {
     let exit = |world: &World<R>, spaces: &[SpaceId; 3], cpu| {
-        assert_eq!(world.vm.exit(spaces[0]), Ok(true));
+        assert_eq!(world.vm.space(spaces[0]).exit(), Ok(true));
         // What it leaves is used anew.
-        let other = world.vm.create_space().unwrap();
+        let other = world.space();
         world.anonymous(other, FIRST, 1);
         world.store(cpu, other, at(FIRST, 0), 3).unwrap();
-        assert_eq!(world.vm.exit(other), Ok(true));
+        assert_eq!(world.vm.space(other).exit(), Ok(true));
     };
     beside_visit(preemption, 2, exit, &[1, 2]);
 }
@@ -85,12 +85,12 @@ fn visit_copy<R: ReverseMap>(preemption: &Preemption) {
 fn visit_turned<R: ReverseMap>(preemption: &Preemption) {
     let world = World::<R>::new(2, 300, "");
     let (spaces, frame) = world.alone(|| {
-        let first = world.vm.create_space().unwrap();
+        let first = world.space();
         world.anonymous(first, FIRST, 1);
-        let maker = world.vm.fork(first).unwrap();
+        let maker = world.vm.space(first).fork().unwrap().id();
         world.store(ZERO, maker, at(FIRST, 0), 1).unwrap();
-        let heir = world.vm.fork(maker).unwrap();
-        let frame = world.vm.translate(heir, Vpn(FIRST)).unwrap().0;
+        let heir = world.vm.space(maker).fork().unwrap().id();
+        let frame = world.vm.space(heir).translate(Vpn(FIRST)).unwrap().0;
         ([first, maker, heir], frame)
     });
     let [first, maker, heir] = spaces;
@@ -100,14 +100,14 @@ fn visit_turned<R: ReverseMap>(preemption: &Preemption) {
     };
     let others = std::sync::Mutex::new(Vec::new());
     let turn = |cpu| {
-        assert_eq!(world.vm.exit(maker), Ok(true));
+        assert_eq!(world.vm.space(maker).exit(), Ok(true));
         visit(cpu);
         // What the member left is used anew.
-        let other = world.vm.create_space().unwrap();
+        let other = world.space();
         others
             .lock()
             .unwrap()
-            .extend([other, world.vm.fork(other).unwrap()]);
+            .extend([other, world.vm.space(other).fork().unwrap().id()]);
     };
     world.run_preempted(preemption, [&visit, &turn]);
     let left = [&[first, heir], &others.into_inner().unwrap()[..]].concat();
@@ -117,8 +117,8 @@ fn visit_turned<R: ReverseMap>(preemption: &Preemption) {
 fn visit_cut<R: ReverseMap>(preemption: &Preemption) {
     let world = World::<R>::new(2, 300, "pvlock=byte-shared");
     let (space, object) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let object = world.vm.create_shared_memory(PAGES).unwrap();
+        let space = world.space();
+        let object = world.memory(PAGES);
         for place in [FIRST, SECOND, PRIVATE] {
             world.object(space, object, 0, place, PAGES, true);
             world.store(ZERO, space, at(place, 0), 1).unwrap();
@@ -126,10 +126,10 @@ fn visit_cut<R: ReverseMap>(preemption: &Preemption) {
         (space, object)
     });
     let visit = |_| {
-        let report = world.vm.scan_space(space, PageRange::new(Vpn(FIRST), 1));
+        let report = world.vm.space(space).scan(PageRange::new(Vpn(FIRST), 1));
         assert!(report.unwrap().hits <= 3);
     };
-    let cut = |_| world.vm.set_size(object, 0).unwrap();
+    let cut = |_| world.vm.file(object).set_size(0).unwrap();
     world.run_preempted(preemption, [&visit, &cut]);
     world.finish(&[space], &[object]);
 }

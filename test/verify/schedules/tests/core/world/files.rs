@@ -26,8 +26,8 @@ pub struct Files<R: ReverseMap> {
 pub fn files<R: ReverseMap>(cpus: usize, design: &str) -> Files<R> {
     let world = World::<R>::new(cpus, 300, design);
     let (space, file) = world.alone(|| {
-        let space = world.vm.create_space().unwrap();
-        let file = world.vm.create_file(3, PAGES).unwrap();
+        let space = world.space();
+        let file = world.stored(3, PAGES);
         world.object(space, file, 0, SHARED, PAGES, true);
         world.object(space, file, 0, PRIVATE, PAGES, false);
         (space, file)

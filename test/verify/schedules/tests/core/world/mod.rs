@@ -8,7 +8,7 @@ use std::sync::Arc;
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, MapRequest, Placement, SpaceId, Traits};
+use vellum::space::{Advice, FaultError, FileRequest, MapRequest, Placement, SpaceId, Traits};
 use vellum::swap::SwapArea;
 use vellum::table::{Format, X86_64, X86Pae};
 use vellum::{Design, ObjectId, Vm};
@@ -151,12 +151,15 @@ impl<R: ReverseMap, F: Format> World<R, F> {
         access: Access,
         value: u64,
     ) -> Result<u64, FaultError> {
-        let loaded = self.vm.load(id).ok_or(FaultError::NoSpace)?;
+        let loaded = self.vm.space(id).load().map_err(|_| FaultError::NoSpace)?;
         // SAFETY: the root is the one that the manager gave for the space,
         // which the test keeps for the length of the access.
         let mmu = unsafe { self.machine().mmu(cpu) };
         let mut handler = |fault: vellum_machine::mmu::MmuFault| {
-            self.vm.fault(id, fault.address, fault.access).map(|_| ())
+            self.vm
+                .space(id)
+                .fault(fault.address, fault.access)
+                .map(|_| ())
         };
         mmu.access(
             loaded.tag,
@@ -192,7 +195,24 @@ impl<R: ReverseMap, F: Format> World<R, F> {
     /// Maps private zeroes at `page`.
     pub fn anonymous(&self, id: SpaceId, page: u64, pages: u64) {
         let request = MapRequest::anonymous(pages, RW).at(Placement::Fixed(Vpn(page)));
-        self.vm.map(id, &request).unwrap();
+        self.vm.space(id).map(&request).unwrap();
+    }
+
+    /// A space with nothing in it.
+    pub fn space(&self) -> SpaceId {
+        self.vm.create_space().unwrap().id()
+    }
+
+    /// So many pages of shared memory.
+    pub fn memory(&self, pages: u64) -> ObjectId {
+        let request = FileRequest::shared_memory(pages << 12);
+        self.vm.create_file(request).unwrap().id()
+    }
+
+    /// A file of so many pages of a store.
+    pub fn stored(&self, store: u64, pages: u64) -> ObjectId {
+        let request = FileRequest::stored(store, pages << 12);
+        self.vm.create_file(request).unwrap().id()
     }
 
     /// Maps an object from its page `index` on.
@@ -210,7 +230,7 @@ impl<R: ReverseMap, F: Format> World<R, F> {
             traits,
             ..MapRequest::object(object, index, pages, RW).at(Placement::Fixed(Vpn(page)))
         };
-        self.vm.map(id, &request).unwrap();
+        self.vm.space(id).map(&request).unwrap();
     }
 
     /// Has pages go to a swap area of so many slots, [`SWAP`].
@@ -225,7 +245,9 @@ impl<R: ReverseMap, F: Format> World<R, F> {
 
     /// Pages that are in use stay.
     pub fn page_out(&self, space: SpaceId, page: u64, pages: u64) {
-        let _ = (self.vm).advise(space, Vpn(page), pages, Advice::PageOut);
+        let _ = (self.vm)
+            .space(space)
+            .advise(Vpn(page), pages, Advice::PageOut);
     }
 
     /// [`World::finish`], after which every swap slot is free again.
@@ -254,10 +276,10 @@ impl<R: ReverseMap, F: Format> World<R, F> {
         self.audit();
         self.alone(|| {
             for &space in spaces {
-                while self.vm.exit(space) == Ok(false) {}
+                while self.vm.space(space).exit() == Ok(false) {}
             }
             for &object in objects {
-                let _ = self.vm.release_object(object);
+                let _ = self.vm.file(object).release();
             }
         });
         self.audit();

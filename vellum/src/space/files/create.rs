@@ -1,0 +1,87 @@
+//! Files and shared memory that begin.
+
+use crate::ObjectId;
+use crate::object::{MountId, ObjectKind};
+use crate::platform::Platform;
+use crate::rmap::ReverseMap;
+use crate::space::state::error::FileError;
+use crate::space::state::manager::Vm;
+use crate::table::Format;
+
+/// What the pages of a file are made of before anything is written to them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// The platform's backing store with this number.
+    Store(u64),
+    /// Zeroes: shared memory.
+    Memory,
+    /// Zeroes, and the pages count against the limit of this mount: a file in memory, which can
+    /// be mapped as shared memory can.
+    Mount(MountId),
+}
+
+/// A file or shared memory to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileRequest {
+    /// What its pages are made of.
+    pub backing: Backing,
+    /// Its length in bytes: [`Vm::MAX_SIZE`](crate::Vm::MAX_SIZE) at most.
+    pub size: u64,
+}
+
+impl FileRequest {
+    /// A file of `size` bytes whose content is in the platform's backing store `store`.
+    pub const fn stored(store: u64, size: u64) -> FileRequest {
+        FileRequest {
+            backing: Backing::Store(store),
+            size,
+        }
+    }
+
+    /// `size` bytes of shared memory, all zero.
+    pub const fn shared_memory(size: u64) -> FileRequest {
+        FileRequest {
+            backing: Backing::Memory,
+            size,
+        }
+    }
+
+    /// An empty file in memory, in a mount.
+    pub const fn in_mount(mount: MountId) -> FileRequest {
+        FileRequest {
+            backing: Backing::Mount(mount),
+            size: 0,
+        }
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// [`Vm::create_file`].
+    pub(crate) fn begin_file(&self, request: &FileRequest) -> Result<ObjectId, FileError> {
+        let FileRequest { backing, size } = *request;
+        if size > Self::MAX_SIZE {
+            return Err(FileError::TooLarge);
+        }
+        match backing {
+            Backing::Store(store) => self.create_object(ObjectKind::File { store }, size),
+            Backing::Memory => self.create_object(ObjectKind::SharedMemory, size),
+            Backing::Mount(mount) => self.create_in(mount, size),
+        }
+    }
+
+    /// Makes a file in memory, in a mount.
+    fn create_in(&self, mount: MountId, size: u64) -> Result<ObjectId, FileError> {
+        self.with_room(|| {
+            let pin = self.pin();
+            let handle = self
+                .objects
+                .join_mount(&pin, mount)
+                .ok_or(FileError::NoMount)?;
+            let made = self
+                .objects
+                .create(&self.memory, &pin, ObjectKind::SharedMemory, size, handle)
+                .inspect_err(|_| self.objects.quit_mount(&pin, handle))?;
+            Ok(made)
+        })
+    }
+}

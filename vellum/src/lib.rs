@@ -78,7 +78,7 @@
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
 //! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`],
-//! [`reclaim`], [`space`], [`vm`]. The path of a page fault begins in `space/path/fault.rs`.
+//! [`reclaim`], [`space`], [`vm`]. `probe` is for laboratories. The path of a page fault begins in `space/path/fault.rs`.
 #![no_std]
 
 extern crate alloc;
@@ -90,6 +90,8 @@ pub mod design;
 pub mod frame;
 pub mod object;
 pub mod platform;
+#[cfg(any(test, feature = "probe"))]
+pub mod probe;
 pub mod reclaim;
 pub mod rmap;
 pub mod slab;

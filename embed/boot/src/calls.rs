@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{Prot, Vpn};
-use vellum::space::{
+use vellum::space::{RemapPlacement, 
     Advice, FileRequest, MapRequest, Placement, ReadRequest, Source, Traits, WriteRequest,
 };
 use vellum::{ObjectId, SpaceId};
@@ -159,8 +159,8 @@ fn map(space: SpaceId, [page, pages, flags, file_plus_1, file_page, _]: [u64; 6]
 
 fn remap(space: SpaceId, [page, pages, to, new_pages, ..]: [u64; 6]) -> Option<u64> {
     let placement = match to == page {
-        true => Placement::FixedFree(Vpn(page)),
-        false => Placement::Fixed(Vpn(to)),
+        true => RemapPlacement::InPlace,
+        false => RemapPlacement::Fixed(Vpn(to)),
     };
     vm().space(space)
         .remap(Vpn(page), pages, new_pages, placement)

@@ -1,7 +1,7 @@
 //! Page frames for the kernel's own use.
 
 use vellum::addr::Pfn;
-use vellum::frame::{Kind, MAX_ORDER, OwnedBlock, Request, Site};
+use vellum::frame::{Kind, MAX_ORDER, Request, Site};
 
 use crate::manager::{Manager, Out, named};
 use crate::status::Status;
@@ -49,10 +49,7 @@ pub unsafe extern "C" fn vellum_frames_free(vm: *mut Manager, first: u32, order:
         let pin = manager.vm.pin();
         // SAFETY: the block is the caller's, who does not use it any more; its order is what
         // the function asks for.
-        unsafe {
-            let memory = manager.vm.layers().memory;
-            OwnedBlock::from_raw(memory, first, order).free(&pin);
-        }
+        unsafe { memory.adopt(first, order) }.free(&pin);
         Ok(())
     };
     Status::of(give())

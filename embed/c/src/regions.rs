@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use vellum::addr::{Geometry, MemoryType, Prot, Vpn};
 use vellum::object::ObjectKind;
-use vellum::space::{Advice, Limits as SpaceLimits, MapEntry, MapRequest as Request, Placement};
+use vellum::space::{RemapPlacement, Advice, Limits as SpaceLimits, MapEntry, MapRequest as Request, Placement};
 use vellum::space::{Source, Traits};
 
 use crate::Paging;
@@ -131,6 +131,15 @@ fn placement_of(number: u32, address: u64) -> Result<Placement, Status> {
         VELLUM_HINT => Ok(Placement::Hint(page_at(address)?)),
         VELLUM_FIXED => Ok(Placement::Fixed(page_at(address)?)),
         VELLUM_FIXED_FREE => Ok(Placement::FixedFree(page_at(address)?)),
+        _ => Err(Status::Argument),
+    }
+}
+
+fn remap_placement_of(number: u32, address: u64) -> Result<RemapPlacement, Status> {
+    match number {
+        VELLUM_ANYWHERE => Ok(RemapPlacement::MayMove),
+        VELLUM_HINT | VELLUM_FIXED_FREE => Ok(RemapPlacement::InPlace),
+        VELLUM_FIXED => Ok(RemapPlacement::Fixed(page_at(address)?)),
         _ => Err(Status::Argument),
     }
 }
@@ -358,11 +367,9 @@ pub unsafe extern "C" fn vellum_remap(
     unsafe {
         on_range(vm, (address, bytes), |manager, start, pages| {
             let out = Out::new(moved_to)?;
-            let (new_pages, placement) = (pages_of(new_bytes)?, placement_of(placement, to)?);
-            let remapped = manager
-                .vm
-                .space(space.id())
-                .remap(start, pages, new_pages, placement)?;
+            let placement = remap_placement_of(placement, to)?;
+            let space = manager.vm.space(space.id());
+            let remapped = space.remap(start, pages, pages_of(new_bytes)?, placement)?;
             out.set(remapped.range.start.address::<Paging>());
             Ok(())
         })

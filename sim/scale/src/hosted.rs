@@ -250,7 +250,7 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Meas
         cpus,
         why: error.to_string(),
     })?;
-    vm.name_parts();
+    vellum::probe::name_parts(&vm);
     let names = Names::new();
     let executor = Executor {
         vm: &vm,

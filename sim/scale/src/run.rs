@@ -234,7 +234,7 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Meas
             why: why.to_string(),
         }
     };
-    vm.name_parts();
+    vellum::probe::name_parts(&vm);
     let stage = Stage::new(&vm, request.workload.kind, cpus).map_err(refused(0))?;
     let measured = on_all_cpus(request, &stage, heap)?;
     stage.end().map_err(refused(0))?;

@@ -50,7 +50,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
     /// [`EngineError::Machine`] if the core cannot run on it.
     pub fn new(machine: Machine, design: Design) -> Result<Self, EngineError> {
         let machine_error = |error: &dyn std::fmt::Display| EngineError::Machine(error.to_string());
-        let mut vm = Vm::new(machine, design).map_err(|error| machine_error(&error))?;
+        let vm = Vm::new(machine, design).map_err(|error| machine_error(&error))?;
         if design.reclaim {
             let area = SwapArea {
                 store: SWAP_STORE,
@@ -293,7 +293,7 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     }
 
     fn mapping_histogram(&self) -> Vec<u64> {
-        let sharing = self.on(0, || self.vm.sharing());
+        let sharing = self.on(0, || vellum::probe::sharing(&self.vm));
         sharing.anonymous.to_vec()
     }
 }

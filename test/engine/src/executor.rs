@@ -9,10 +9,10 @@ use vellum::platform::{GroupId, Platform};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
     FaultError, File, FileError, FileRequest, MapError, MapRequest, Placement, ReadRequest,
-    Resolved, Source, Space, Traits, WriteRequest,
+    RemapPlacement, Resolved, Source, Space, Traits, WriteRequest,
 };
 use vellum::table::Format;
-use vellum::{ObjectId, SpaceId, Vm};
+use vellum::{ObjectId, SpaceId, Vm, probe};
 
 use crate::op::{
     Access, Advice, Backing, Divergence, FileSlot, Op, OpError, Prot, Sharing, SpaceSlot,
@@ -156,7 +156,7 @@ impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
                 let space = self.space(space)?;
                 let address = Vpn(page).address::<F>();
                 match space.fault(address, access(kind)) {
-                    Ok(Resolved::Spurious) => Ok(Some(self.mapped_by(space.id(), Vpn(page)))),
+                    Ok(Resolved::Spurious) => Ok(Some(Self::mapped_by(space, Vpn(page)))),
                     Ok(_) => DONE,
                     Err(error) => Err(fault_error(error)),
                 }
@@ -255,10 +255,10 @@ impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
 
     /// What a fault found that was not needed.
     #[cold]
-    fn mapped_by(self, id: SpaceId, page: Vpn) -> Divergence {
-        if self.vm.came_in_superpage(id, page) {
+    fn mapped_by(space: Space<'e, P, F, R>, page: Vpn) -> Divergence {
+        if probe::came_in_superpage(space, page) {
             Divergence::MappedLarge
-        } else if self.vm.came_in_folio(id, page) {
+        } else if probe::came_in_folio(space, page) {
             Divergence::MappedFolio
         } else {
             Divergence::AlreadyMapped
@@ -322,9 +322,9 @@ impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
                 new_pages,
             } => {
                 let placement = if new_page == page {
-                    Placement::FixedFree(Vpn(page))
+                    RemapPlacement::InPlace
                 } else {
-                    Placement::Fixed(Vpn(new_page))
+                    RemapPlacement::Fixed(Vpn(new_page))
                 };
                 let space = self.space(space)?;
                 let moved = space.remap(Vpn(page), pages, new_pages, placement);

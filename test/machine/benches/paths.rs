@@ -91,7 +91,7 @@ fn tables(arena: &Arc<Arena>) {
     machine.run_on(CpuId(0), || {
         let vm: Manager<Partial> = manager(&machine, "");
         // SAFETY: what is changed is the tables made here.
-        let memory = unsafe { vm.layers() }.memory;
+        let memory = unsafe { vellum::probe::layers(&vm) }.memory;
         let pin = vm.pin();
         let root = Tables::<_, X86_64>::make_root(memory, &Fresh, &pin, 1).expect("a root");
         // SAFETY: that root, which is freed by nobody.

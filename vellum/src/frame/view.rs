@@ -48,6 +48,16 @@ impl<'m, P: Platform> MemoryView<'m, P> {
         self.memory.alloc_owned(pin, request)
     }
 
+    /// A block that [`OwnedBlock::into_raw`] gave up.
+    ///
+    /// # Safety
+    /// As for [`OwnedBlock::from_raw`].
+    #[inline]
+    pub unsafe fn adopt(self, first: Pfn, order: u32) -> OwnedBlock<'m, P> {
+        // SAFETY: the caller's promise.
+        unsafe { OwnedBlock::from_raw(self.memory, first, order) }
+    }
+
     /// What is known about a frame. Panics if `pfn` lies outside of the lowest to
     /// highest frame of the memory map.
     #[inline]

@@ -7,7 +7,7 @@ use super::{AnonVma, AnonVmaChain, Env, ReverseMap, Verdict, VisitReport};
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::design::Design;
 use crate::frame::{FailAt, Site};
-use crate::space::{MapError, MapRequest, Placement, SpaceId};
+use crate::space::{MapError, MapRequest, Placement, RemapPlacement, SpaceId};
 use crate::table::X86_64;
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::{ObjectId, Vm};
@@ -137,7 +137,7 @@ fn moved<R: ReverseMap>() {
     let pages: Vec<_> = (100..110).map(|page| world.store(parent, page)).collect();
     let child = world.vm.fork(parent).unwrap();
     let remap = |space, from, to| {
-        let fixed = Placement::Fixed(Vpn(to));
+        let fixed = RemapPlacement::Fixed(Vpn(to));
         world.vm.remap(space, Vpn(from), 4, 4, fixed).unwrap();
     };
     remap(child, 103, 5000);
@@ -265,7 +265,7 @@ fn file_copies<R: ReverseMap>() {
     let copy = world.store(space, 503);
     assert_eq!(world.vm.memory.frame(copy).index(), 23);
     let child = world.vm.fork(space).unwrap();
-    let fixed = Placement::Fixed(Vpn(800));
+    let fixed = RemapPlacement::Fixed(Vpn(800));
     world.vm.remap(child, Vpn(502), 3, 3, fixed).unwrap();
     world.assert_at(copy, &[(space, 503), (child, 801)]);
     let shared = {
@@ -365,7 +365,7 @@ fn random_edits<R: ReverseMap>() {
                 let _ = world.vm.protect(space, Vpn(at), pages, prot);
             }
             5 => {
-                let to = Placement::Fixed(Vpn(100 + rng.below(60) as u64));
+                let to = RemapPlacement::Fixed(Vpn(100 + rng.below(60) as u64));
                 let longer = pages + rng.below(4) as u64;
                 let _ = world.vm.remap(space, Vpn(at), pages, longer, to);
             }

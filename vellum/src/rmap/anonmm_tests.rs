@@ -7,7 +7,7 @@ use super::*;
 use crate::addr::{Access, Prot, Vpn};
 use crate::design::Design;
 use crate::frame::{FailAt, Site};
-use crate::space::{MapError, MapRequest, Placement, SpaceId, Vm};
+use crate::space::{MapError, MapRequest, Placement, RemapPlacement, SpaceId, Vm};
 use crate::table::X86_64;
 use crate::testing::{TestMachine, run_on};
 
@@ -41,7 +41,7 @@ impl<R: ReverseMap> World<R> {
     }
 
     fn shift(&self, space: SpaceId, from: u64, to: u64) -> Result<(), MapError> {
-        let to = Placement::Fixed(Vpn(to));
+        let to = RemapPlacement::Fixed(Vpn(to));
         self.0.remap(space, Vpn(from), PAGES, PAGES, to).map(|_| ())
     }
 

@@ -100,7 +100,7 @@ fn replaced_frames_are_free_only_after_the_flush() {
             .unwrap();
     });
     frames_outlive_flushes(|vm, space, _| {
-        let to = Placement::Fixed(Vpn(PRIVATE));
+        let to = RemapPlacement::Fixed(Vpn(PRIVATE));
         vm.remap(space, Vpn(ANONYMOUS), PAGES, PAGES, to).unwrap();
     });
 }

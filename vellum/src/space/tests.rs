@@ -270,7 +270,7 @@ fn limits_refuse_and_change_nothing() {
     assert_eq!(vm.map(space, &request(8, 300)), Ok(Vpn(300)));
     assert_eq!(vm.map(space, &request(1, 400)), Err(MapError::Limit));
     assert_eq!(
-        vm.remap(space, Vpn(100), 10, 11, Placement::Anywhere),
+        vm.remap(space, Vpn(100), 10, 11, RemapPlacement::MayMove),
         Err(MapError::Limit)
     );
     vm.unmap(space, Vpn(300), 8).unwrap();
@@ -452,7 +452,7 @@ fn a_move_into_the_table_it_starts_in_loses_nothing() {
         touch(&vm, space, page, Access::Write);
     }
     let frames: Vec<Pfn> = leaves(&vm, space).iter().map(|leaf| leaf.1).collect();
-    vm.remap(space, Vpn(1016), 16, 16, Placement::Fixed(Vpn(600)))
+    vm.remap(space, Vpn(1016), 16, 16, RemapPlacement::Fixed(Vpn(600)))
         .unwrap();
     let moved: Vec<(u64, Pfn)> = (608..614).zip(frames).collect();
     assert_eq!(leaves(&vm, space), moved);

@@ -36,9 +36,19 @@ struct FreeSlots {
     last: u32,
 }
 
+/// Pages go to the area.
+const IN_USE: u32 = 0;
+/// None goes there any more, and those that are there come back.
+const LEAVING: u32 = 1;
+/// No page is there.
+const OFF: u32 = 2;
+
 /// An area at work.
 pub(super) struct Area {
-    about: SwapArea,
+    store: u64,
+    count: u64,
+    /// A signed number, as its bits.
+    priority: AtomicU32,
     /// Slots of the areas that were added before.
     base: u64,
     clusters: Box<[Cluster]>,
@@ -46,12 +56,13 @@ pub(super) struct Area {
     free: AtomicU64,
     /// Slots that are not used again, because a page could not be written there.
     bad: AtomicU64,
-    /// 1 if no slot is taken any more.
-    off: AtomicU32,
+    /// Whether slots are taken: [`IN_USE`], [`LEAVING`] or [`OFF`].
+    state: AtomicU32,
 }
 
 impl Area {
-    pub(super) fn new(about: SwapArea, base: u64) -> Area {
+    /// An area whose slots are the first of all, until [`Area::begin_at`].
+    pub(super) fn new(about: SwapArea) -> Area {
         let count = about.slots.div_ceil(SLOTS as u64) as usize;
         let mut free: Box<[u64]> = (0..count).map(|_| u64::MAX).collect();
         let beyond = about.slots % SLOTS as u64;
@@ -60,8 +71,10 @@ impl Area {
         }
         let next = (1..=count as u32).map(|next| if next == count as u32 { NONE } else { next });
         Area {
-            about,
-            base,
+            store: about.store,
+            count: about.slots,
+            priority: AtomicU32::new(about.priority as u32),
+            base: 0,
             clusters: (0..count).map(|_| Cluster::default()).collect(),
             slots: SpinLock::new(FreeSlots {
                 free,
@@ -71,12 +84,17 @@ impl Area {
             }),
             free: AtomicU64::new(about.slots),
             bad: AtomicU64::new(0),
-            off: AtomicU32::new(0),
+            state: AtomicU32::new(IN_USE),
         }
     }
 
+    /// Slots of the areas that were added before.
+    pub(super) fn begin_at(&mut self, base: u64) {
+        self.base = base;
+    }
+
     pub(super) fn store(&self) -> u64 {
-        self.about.store
+        self.store
     }
 
     /// The number of the first slot where those of all areas are counted on.
@@ -85,31 +103,47 @@ impl Area {
     }
 
     pub(super) fn slots(&self) -> u64 {
-        self.about.slots
+        self.count
     }
 
     pub(super) fn priority(&self) -> i32 {
-        self.about.priority
-    }
-
-    /// Lets slots be taken, or not any more.
-    pub(super) fn set_off(&self, off: bool) {
-        self.off.store(u32::from(off), Ordering::Relaxed);
+        self.priority.load(Ordering::Relaxed) as i32
     }
 
     /// Whether no slot is taken any more.
     pub(super) fn is_off(&self) -> bool {
-        self.off.load(Ordering::Relaxed) != 0
+        self.state.load(Ordering::Relaxed) != IN_USE
+    }
+
+    /// Has no slot be taken any more; whether one could be.
+    pub(super) fn begin_off(&self) -> bool {
+        self.change(IN_USE, LEAVING)
+    }
+
+    /// What [`Area::begin_off`] began is done, or is given up and the area used on.
+    pub(super) fn end_off(&self, done: bool) {
+        self.change(LEAVING, if done { OFF } else { IN_USE });
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        let (taken, not) = (Ordering::AcqRel, Ordering::Relaxed);
+        self.state.compare_exchange(from, to, taken, not).is_ok()
+    }
+
+    /// Whether it has a store, whose pages are others' as long as the area is not off.
+    pub(super) fn holds(&self, store: u64) -> bool {
+        self.store == store && self.state.load(Ordering::Acquire) != OFF
     }
 
     /// Uses an area that is off again, as `about` says. Whether it is one on the same slots.
-    pub(super) fn use_again(&mut self, about: SwapArea) -> bool {
-        let is_same = self.is_off() && (self.store(), self.slots()) == (about.store, about.slots);
-        if is_same {
-            self.about = about;
-            self.set_off(false);
+    pub(super) fn use_again(&self, about: SwapArea) -> bool {
+        let is_same = (self.store(), self.slots()) == (about.store, about.slots);
+        if is_same && self.state.load(Ordering::Acquire) == OFF {
+            self.priority
+                .store(about.priority as u32, Ordering::Relaxed);
+            return self.change(OFF, IN_USE);
         }
-        is_same
+        false
     }
 
     /// Free slots. May be of a moment ago.

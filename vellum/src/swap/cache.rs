@@ -59,8 +59,8 @@ impl Swap {
         end: u64,
     ) -> Option<u64> {
         let (area, offset) = self.take_slot(memory, pin)?;
-        if self.areas[area].base() + offset >= end {
-            self.areas[area].give(pin, offset, false);
+        if self.area(area).base() + offset >= end {
+            self.area(area).give(pin, offset, false);
             return None;
         }
         Some(self.begin(pin, (area, offset), SwapSlot::taken()))
@@ -96,17 +96,16 @@ impl Swap {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
     ) -> Option<(usize, u64)> {
-        self.order.iter().find_map(|&number| {
-            let area = &self.areas[number as usize];
+        self.by_priority().find_map(|(number, area)| {
             let has_room = memory.platform().has_swap_room(area.store());
             let slot = if has_room { area.take(pin) } else { None };
-            Some((number as usize, slot?))
+            Some((number, slot?))
         })
     }
 
     /// Begins the life of a slot that was free. Returns its number.
     fn begin(&self, pin: &Pin<'_>, (area, offset): (usize, u64), slot: SwapSlot) -> u64 {
-        let (cluster, index) = self.areas[area].cluster(offset);
+        let (cluster, index) = self.area(area).cluster(offset);
         let mut slots = cluster.lock(pin);
         debug_assert!(slots[index].is_unused(), "a slot taken twice");
         slots[index] = slot;

@@ -56,7 +56,8 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
+use core::cmp::Reverse;
 use core::fmt;
 
 pub use area::SwapArea;
@@ -66,8 +67,10 @@ pub(crate) use report::Tally;
 pub use report::{SwapAreaStats, SwapStats};
 
 use self::area::Area;
+use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{OnceBox, SpinLock};
 use crate::table::Swapped;
 
 /// Why an area could not be taken away.
@@ -136,6 +139,8 @@ pub enum SwapOnError {
     TooMany,
     /// The area has no slots, or more than a slot's number can tell apart.
     BadSize,
+    /// The store is an area already, in use or on its way out.
+    InUse,
 }
 
 impl fmt::Display for SwapOnError {
@@ -146,6 +151,7 @@ impl fmt::Display for SwapOnError {
             SwapOnError::BadSize => {
                 write!(f, "a swap area has 1 to {} slots", Swap::MAX_SLOTS)
             }
+            SwapOnError::InUse => f.write_str("the store is a swap area already"),
         }
     }
 }
@@ -154,10 +160,10 @@ impl core::error::Error for SwapOnError {}
 
 /// The swap areas of a manager, and the swap cache.
 pub struct Swap {
-    /// By falling priority.
-    areas: Vec<Area>,
-    /// Which of them each number in an entry means.
-    order: Vec<u8>,
+    /// In which order they were added, which is the number that an entry has of each.
+    areas: [OnceBox<Area>; MAX_AREAS],
+    /// Held by whoever adds one.
+    adding: SpinLock<()>,
     events: Events,
 }
 
@@ -185,62 +191,104 @@ impl Swap {
     /// No areas.
     pub(crate) fn new() -> Swap {
         Swap {
-            areas: Vec::new(),
-            order: Vec::new(),
+            areas: [(); MAX_AREAS].map(|()| OnceBox::default()),
+            adding: SpinLock::new(()),
             events: Events::default(),
         }
     }
 
-    /// Adds an area.
+    /// The areas, by number.
+    fn areas(&self) -> impl Iterator<Item = &Area> {
+        self.areas.iter().map_while(OnceBox::get)
+    }
+
+    /// The area with a number that a slot has.
+    fn area(&self, number: usize) -> &Area {
+        match self.areas[number].get() {
+            Some(area) => area,
+            None => unreachable!("a slot of an area that was never added"),
+        }
+    }
+
+    /// Whether there has been an area.
+    #[inline]
+    pub(crate) fn has_areas(&self) -> bool {
+        self.areas[0].get().is_some()
+    }
+
+    /// The areas with their numbers, by falling priority. Of areas alike in priority the first
+    /// that was added comes first.
+    fn by_priority(&self) -> impl Iterator<Item = (usize, &Area)> {
+        let mut order = [(Reverse(0), 0); MAX_AREAS];
+        let mut count = 0;
+        for (number, area) in self.areas().enumerate() {
+            order[number] = (Reverse(area.priority()), number);
+            count += 1;
+        }
+        order[..count].sort_unstable();
+        let numbers = order.into_iter().take(count);
+        numbers.map(|(_, number)| (number, self.area(number)))
+    }
+
+    /// Adds an area, or uses one again that is off.
     ///
     /// # Errors
     /// [`SwapOnError`].
-    pub(crate) fn add_area(&mut self, area: SwapArea) -> Result<(), SwapOnError> {
-        let again = self.areas.iter_mut().any(|old| old.use_again(area));
-        if !again {
-            if self.areas.len() == MAX_AREAS {
-                return Err(SwapOnError::TooMany);
-            }
-            if area.slots == 0 || area.slots > Self::MAX_SLOTS {
-                return Err(SwapOnError::BadSize);
-            }
-            let last = self.areas.last();
-            let base = last.map_or(0, |last| last.base() + last.slots());
-            self.areas.push(Area::new(area, base));
-            self.order.push(self.areas.len() as u8 - 1);
+    pub(crate) fn add_area<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        about: SwapArea,
+    ) -> Result<(), SwapOnError> {
+        if about.slots == 0 || about.slots > Self::MAX_SLOTS {
+            return Err(SwapOnError::BadSize);
         }
-        let areas = &self.areas;
-        // Of areas alike in priority the first that was added comes first.
-        self.order.sort_unstable_by_key(|&number| {
-            let priority = areas[number as usize].priority();
-            (core::cmp::Reverse(priority), number)
-        });
-        Ok(())
+        let use_again = || self.areas().any(|area| area.use_again(about));
+        {
+            let pin = memory.pin();
+            let _adding = self.adding.lock(&pin);
+            if use_again() {
+                return Ok(());
+            }
+        }
+        // Made before the lock is taken: the global allocator may take its time.
+        let mut new = Box::new(Area::new(about));
+        let pin = memory.pin();
+        let _adding = self.adding.lock(&pin);
+        if use_again() {
+            return Ok(());
+        }
+        if self.areas().any(|area| area.holds(about.store)) {
+            return Err(SwapOnError::InUse);
+        }
+        let last = self.areas().last();
+        new.begin_at(last.map_or(0, |last| last.base() + last.slots()));
+        match self.areas.get(self.areas().count()) {
+            Some(place) if place.set(new) => Ok(()),
+            _ => Err(SwapOnError::TooMany),
+        }
     }
 
     /// Whether there is a free slot, and room for its page. It may be gone at once.
     pub(crate) fn can_swap(&self, platform: &impl Platform) -> bool {
         let can_take =
             |area: &Area| area.free() > 0 && !area.is_off() && platform.has_swap_room(area.store());
-        self.areas.iter().any(can_take)
+        self.areas().any(can_take)
     }
 
     /// Has no slot of the area on a store be taken any more. Returns which area it is.
     pub(crate) fn begin_off(&self, store: u64) -> Option<usize> {
-        let is_it = |area: &Area| area.store() == store && !area.is_off();
-        let area = self.areas.iter().position(is_it)?;
-        self.areas[area].set_off(true);
-        Some(area)
+        self.areas()
+            .position(|area| area.store() == store && area.begin_off())
     }
 
-    /// Uses an area on after [`Swap::begin_off`].
-    pub(crate) fn cancel_off(&self, area: usize) {
-        self.areas[area].set_off(false);
+    /// What [`Swap::begin_off`] began is done, or is given up and the area used on.
+    pub(crate) fn end_off(&self, area: usize, done: bool) {
+        self.area(area).end_off(done);
     }
 
     /// Whether no slot of an area is in use.
     pub(crate) fn is_empty(&self, area: usize) -> bool {
-        let area = &self.areas[area];
+        let area = self.area(area);
         area.free() + area.bad() == area.slots()
     }
 
@@ -265,14 +313,14 @@ impl Swap {
 
     /// The slot with a number from [`Swap::short`].
     pub(crate) fn long(&self, short: u64) -> u64 {
-        let after = self.areas.partition_point(|area| area.base() <= short);
-        let area = after.saturating_sub(1);
-        let base = self.areas.get(area).map_or(0, Area::base);
+        let begun = self.areas().map(Area::base).enumerate();
+        let area = begun.take_while(|(_, base)| *base <= short).last();
+        let (area, base) = area.unwrap_or((0, 0));
         Self::number(area, short - base)
     }
 
     fn area_of(&self, slot: u64) -> Option<(&Area, u64)> {
-        let area = self.areas.get((slot >> OFFSET_BITS) as usize)?;
+        let area = self.areas.get((slot >> OFFSET_BITS) as usize)?.get()?;
         let offset = slot & (Self::MAX_SLOTS - 1);
         (offset < area.slots()).then_some((area, offset))
     }

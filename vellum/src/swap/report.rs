@@ -90,7 +90,7 @@ pub(crate) struct SlotCensus {
 impl Swap {
     /// Counts and sizes.
     pub(crate) fn stats(&self) -> SwapStats {
-        let sum = |of: fn(&Area) -> u64| self.areas.iter().map(of).sum();
+        let sum = |of: fn(&Area) -> u64| self.areas().map(of).sum();
         SwapStats {
             outs: self.events.outs.load(Ordering::Relaxed),
             ins: self.events.ins.load(Ordering::Relaxed),
@@ -108,11 +108,7 @@ impl Swap {
 
     /// The areas, in the order in which they are filled.
     pub(crate) fn area_stats(&self) -> Vec<SwapAreaStats> {
-        let areas = self
-            .order
-            .iter()
-            .map(|&number| &self.areas[number as usize]);
-        let stats = areas.map(|area| SwapAreaStats {
+        let stats = self.by_priority().map(|(_, area)| SwapAreaStats {
             store: area.store(),
             priority: area.priority(),
             slots: area.slots(),
@@ -142,7 +138,7 @@ impl Swap {
         is_cached: impl Fn(Pfn) -> bool,
     ) -> Result<SlotCensus, (&'static str, u64)> {
         let mut census = SlotCensus::default();
-        for (nth, area) in self.areas.iter().enumerate() {
+        for (nth, area) in self.areas().enumerate() {
             let mut wrong = None;
             let mut bad = 0;
             area.each(pin, |offset, is_free| {

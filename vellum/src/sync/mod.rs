@@ -28,6 +28,8 @@ pub(crate) mod limbo;
 pub(crate) mod list;
 mod meet;
 mod nested;
+#[cfg(not(vellum_loom))]
+mod once;
 mod percpu;
 mod queue;
 mod range;
@@ -59,6 +61,8 @@ pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
 pub(crate) use held::Held;
 pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
 pub use nested::NestedLock;
+#[cfg(not(vellum_loom))]
+pub(crate) use once::OnceBox;
 pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]
 pub use queue::{QueueNode, Queues, Tail};

@@ -9,7 +9,7 @@ use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::design::variants;
 use crate::platform::Zone;
 use crate::rmap::ReverseMap;
-use crate::space::{Advice, FaultError, MapRequest, Placement};
+use crate::space::{Advice, FaultError, MapRequest, Placement, RemapPlacement};
 use crate::table::X86_64;
 use crate::testing::{TestMachine, allocations, range, run_on};
 use crate::{Design, SpaceId, Vm, with_rmap};
@@ -96,17 +96,17 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
             .unwrap();
     }
     touch(vm, parent, 450..451, Read);
-    vm.remap(parent, Vpn(420), 1, 9, Placement::Anywhere)
+    vm.remap(parent, Vpn(420), 1, 9, RemapPlacement::MayMove)
         .unwrap();
     vm.remap(
         parent,
         Vpn(3000),
         8,
         8,
-        Placement::Fixed(Vpn((1 << 27) - 4)),
+        RemapPlacement::Fixed(Vpn((1 << 27) - 4)),
     )
     .unwrap();
-    vm.remap(parent, Vpn(5000), 20, 12, Placement::Anywhere)
+    vm.remap(parent, Vpn(5000), 20, 12, RemapPlacement::MayMove)
         .unwrap();
     vm.unmap(parent, Vpn(640), 30).unwrap();
     vm.advise(parent, Vpn(6000), 30, Advice::DontNeed).unwrap();
@@ -128,7 +128,11 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
     vm.share_space(parent).unwrap();
     assert_eq!(vm.exit(parent), Ok(false));
     vm.audit().unwrap();
-    let stats = (vm.stats(), vm.sharing(), vm.space_stats(parent).unwrap());
+    let stats = (
+        vm.stats(),
+        crate::probe::sharing(vm),
+        vm.space_stats(parent).unwrap(),
+    );
     assert!(stats.0.events.faults > 300);
     let new = vm.exec(parent).unwrap();
     for child in children {

@@ -7,9 +7,7 @@
 mod allocation_tests;
 mod audit;
 mod idle;
-#[cfg(vellum_instrumented)]
-mod names;
 mod stats;
 
 pub use audit::{AuditFailure, AuditReport};
-pub use stats::{EventStats, MemoryStats, Sharing, Stats};
+pub use stats::{EventStats, MemoryStats, Stats};

@@ -1,7 +1,7 @@
 //! Statistics: events, memory, and how frames are shared.
 
 use crate::addr::Pfn;
-use crate::frame::{FrameStats, Kind};
+use crate::frame::FrameStats;
 use crate::platform::Platform;
 use crate::reclaim::ReclaimStats;
 use crate::rmap::{ReverseMap, RmapStats};
@@ -130,25 +130,6 @@ pub struct Stats {
     pub reclaim: ReclaimStats,
 }
 
-/// How many entries map each mapped frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Sharing {
-    /// `anonymous[n]`: private frames with `n + 1` entries; the last counts
-    /// all with more.
-    pub anonymous: [u64; 32],
-    /// The same for pages of objects.
-    pub objects: [u64; 32],
-}
-
-impl Sharing {
-    /// Share of private frames that one entry maps; `None` without any.
-    pub fn singleton_share(&self) -> Option<f64> {
-        let all: u64 = self.anonymous.iter().sum();
-        (all > 0).then(|| self.anonymous[0] as f64 / all as f64)
-    }
-}
-
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// All statistics. Approximate while CPUs are at work.
     pub fn stats(&self) -> Stats {
@@ -169,25 +150,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             tables: self.table_pages.stats(&self.memory),
             reclaim: self.reclaim_stats(),
         }
-    }
-
-    /// How frames are shared now. Looks at every frame: for reports.
-    pub fn sharing(&self) -> Sharing {
-        let mut sharing = Sharing::default();
-        self.for_each_frame(|pfn| {
-            let frame = self.memory.frame(pfn);
-            let maps = frame.counts().maps() as usize;
-            let histogram = match frame.kind() {
-                Kind::Anonymous => &mut sharing.anonymous,
-                Kind::Object => &mut sharing.objects,
-                _ => return,
-            };
-            if maps > 0 {
-                // The first frame of a superpage may stand for all of them.
-                histogram[(maps - 1).min(histogram.len() - 1)] += 1 << frame.order();
-            }
-        });
-        sharing
     }
 
     /// Calls `each` for every frame of the memory map.

@@ -44,7 +44,7 @@ fn simulate<R: ReverseMap>(request: &Request<'_>, design: Design) -> Result<Repl
         cpus: request.cpus,
         why: error.to_string(),
     })?;
-    vm.name_parts();
+    vellum::probe::name_parts(&vm);
     let names = Names::new();
     let executor = Executor {
         vm: &vm,

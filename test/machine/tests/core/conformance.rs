@@ -15,7 +15,7 @@ use vellum::design::variants;
 use vellum::frame::Kind;
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict, VisitReport};
-use vellum::space::{FileRequest, Layers, MapRequest, Placement, Space, Traits};
+use vellum::space::{FileRequest, MapRequest, Placement, RemapPlacement, Space, Traits};
 use vellum::table::Format;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::mmu::walker;
@@ -89,10 +89,10 @@ impl<F: Format, R: ReverseMap> World<F, R> {
     }
 
     /// What the manager stands on, to visit as it does.
-    fn layers(&self) -> Layers<'_, Machine, R> {
+    fn layers(&self) -> vellum::probe::Layers<'_, Machine, R> {
         // SAFETY: visits change no more than the entries that they clear, and take and
         // drop references as the manager's own do.
-        unsafe { self.vm.layers() }
+        unsafe { vellum::probe::layers(&self.vm) }
     }
 
     /// Every entry of every table, by the frame it maps.
@@ -371,8 +371,8 @@ impl<F: Format, R: ReverseMap> World<F, R> {
                 let _ = self.on(cpu, |vm| vm.space(space).protect(page, pages, prot));
             }
             8..=10 => {
-                let target = Placement::Fixed(Vpn(self.page()));
-                let target = self.rng.pick(&[target, Placement::Anywhere]);
+                let target = RemapPlacement::Fixed(Vpn(self.page()));
+                let target = self.rng.pick(&[target, RemapPlacement::MayMove]);
                 let new = 1 + self.rng.below(16);
                 let _ = self.on(cpu, |vm| vm.space(space).remap(page, pages, new, target));
             }

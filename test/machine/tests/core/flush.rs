@@ -4,7 +4,7 @@
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::Chains;
-use vellum::space::{Advice, FaultError, FileRequest, MapRequest, Placement};
+use vellum::space::{Advice, FaultError, FileRequest, MapRequest, Placement, RemapPlacement};
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, SpaceId, Vm};
 use vellum_machine::{Arena, Machine, MachineConfig};
@@ -84,7 +84,7 @@ fn moved_pages_are_gone_from_where_they_were() {
     setup.store(1010, 4).unwrap();
     setup.store(1001, 5).unwrap();
     setup.store(1002, 6).unwrap();
-    let placement = Placement::Fixed(Vpn(5000));
+    let placement = RemapPlacement::Fixed(Vpn(5000));
     setup.on(|vm| {
         vm.space(setup.space)
             .remap(Vpn(1000), 3, 3, placement)

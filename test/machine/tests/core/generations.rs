@@ -80,7 +80,7 @@ fn reads(aging: &str, pages: Pages, accesses: &[u64], from: usize) -> (u64, Recl
     let arena = Arena::with_options(config.arena_bytes().unwrap(), options).unwrap();
     let machine = Machine::new(config, arena).unwrap();
     let design = Design::parse(&format!("reclaim=on,faultaround=1,aging={aging}")).unwrap();
-    let mut vm: Vm<_, X86_64, Family> = Vm::new(machine, design).unwrap();
+    let vm: Vm<_, X86_64, Family> = Vm::new(machine, design).unwrap();
     let area = SwapArea {
         store: 1 << 40,
         slots: 4 * count(accesses),

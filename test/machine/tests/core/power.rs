@@ -54,7 +54,7 @@ pub fn world_with(
     config.store = store;
     let arena = Arena::new(config.arena_bytes().unwrap()).unwrap();
     let machine = Machine::new(config, arena).unwrap();
-    let mut vm = Vm::new(machine, Design::parse(design).unwrap()).unwrap();
+    let vm = Vm::new(machine, Design::parse(design).unwrap()).unwrap();
     if let Some(area) = area {
         vm.swap_on(area).unwrap();
     }

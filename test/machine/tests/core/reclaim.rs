@@ -74,7 +74,7 @@ fn counters_agree_on<R: ReverseMap>(aging: &str, store: Arc<dyn BackingStore>) {
     let machine = Machine::new(config, arena).unwrap();
     let design = format!("rmap={},reclaim=on,aging={aging}", R::NAME);
     let design = Design::parse(&design).unwrap();
-    let mut vm: Vm<_, X86_64, R> = Vm::new(machine, design).unwrap();
+    let vm: Vm<_, X86_64, R> = Vm::new(machine, design).unwrap();
     // The second is for a store in front of the first that has no room.
     for (store, priority) in [(SWAP, 0), (SWAP + 1, -1)] {
         let slots = SLOTS;

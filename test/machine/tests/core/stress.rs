@@ -8,7 +8,7 @@ use vellum::design::variants;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{
-    Advice, FaultError, FileRequest, MapRequest, Placement, SpaceId, WriteRequest,
+    Advice, FaultError, FileRequest, MapRequest, Placement, RemapPlacement, SpaceId, WriteRequest,
 };
 use vellum::table::X86_64;
 use vellum::{Design, ObjectId, Vm};
@@ -204,7 +204,7 @@ impl<R: ReverseMap> Thread<'_, R> {
                 );
             }
             _ => {
-                let target = Placement::Fixed(Vpn(WILD + self.rng.below(WILD_PAGES)));
+                let target = RemapPlacement::Fixed(Vpn(WILD + self.rng.below(WILD_PAGES)));
                 let kept = 1 + self.rng.below(8);
                 let _ = vm.space(space).remap(start, pages.min(8), kept, target);
             }

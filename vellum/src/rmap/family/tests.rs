@@ -8,7 +8,7 @@ use super::kin::{Kin, found};
 use crate::addr::{Access, Prot, Vpn};
 use crate::frame::{Kind, Request, Site};
 use crate::rmap::{ReverseMap, Slot, Verdict};
-use crate::space::{MapRequest, Placement, SpaceId, Vm};
+use crate::space::{MapRequest, Placement, RemapPlacement, SpaceId, Vm};
 use crate::table::X86_64;
 use crate::testing::{TestMachine, run_on};
 
@@ -185,7 +185,7 @@ fn a_page_that_moved_is_found_where_it_is() {
     let vm = family_vm();
     let space = vm.begin_space().unwrap();
     store_anew(&vm, space, 100);
-    let to = Placement::Fixed(Vpn(300));
+    let to = RemapPlacement::Fixed(Vpn(300));
     vm.remap(space, Vpn(100), 1, 1, to).unwrap();
     vm.fork(space).unwrap();
     let mut found = 0;

@@ -18,8 +18,8 @@ use crate::table::Format;
 /// proves nothing: each call looks whether there is such an object, and says
 /// [`FileError::NoObject`] if there is none.
 pub struct File<'vm, P: Platform, F: Format, R: ReverseMap> {
-    pub(super) vm: &'vm Vm<P, F, R>,
-    pub(super) id: ObjectId,
+    pub(crate) vm: &'vm Vm<P, F, R>,
+    pub(crate) id: ObjectId,
     pub(super) open: Option<&'vm OpenFile>,
 }
 

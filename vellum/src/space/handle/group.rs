@@ -9,8 +9,8 @@ use crate::table::Format;
 /// A group of spaces with a limit: its name, and the manager that has it. As with a
 /// [`Space`](crate::space::Space), each call looks whether there is such a group.
 pub struct Group<'vm, P: Platform, F: Format, R: ReverseMap> {
-    pub(super) vm: &'vm Vm<P, F, R>,
-    pub(super) id: GroupId,
+    pub(crate) vm: &'vm Vm<P, F, R>,
+    pub(crate) id: GroupId,
 }
 
 handle!(Group, GroupId);

@@ -11,8 +11,8 @@ use crate::table::Format;
 /// [`File`](crate::space::File), each call looks whether there is such a mount. Files are made in
 /// it by [`Vm::create_file`].
 pub struct Mount<'vm, P: Platform, F: Format, R: ReverseMap> {
-    pub(super) vm: &'vm Vm<P, F, R>,
-    pub(super) id: MountId,
+    pub(crate) vm: &'vm Vm<P, F, R>,
+    pub(crate) id: MountId,
 }
 
 handle!(Mount, MountId);

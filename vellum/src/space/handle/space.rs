@@ -11,9 +11,9 @@ use crate::space::leaving::scan::ScanReport;
 use crate::space::life::group::GroupError;
 use crate::space::path::fault::Resolved;
 use crate::space::regions::advise::Advice;
-use crate::space::regions::map::{MapRequest, Placement};
+use crate::space::regions::map::MapRequest;
 use crate::space::regions::maps::MapEntry;
-use crate::space::regions::remap::Remapped;
+use crate::space::regions::remap::{RemapPlacement, Remapped};
 use crate::space::state::account::{Limits, SpaceStats};
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
@@ -26,8 +26,8 @@ use crate::table::Format;
 /// it may have ended since the last one, and says `NoSpace` if there is none. A call names a space
 /// on behalf of a task in it, which keeps it from ending meanwhile.
 pub struct Space<'vm, P: Platform, F: Format, R: ReverseMap> {
-    pub(super) vm: &'vm Vm<P, F, R>,
-    pub(super) id: SpaceId,
+    pub(crate) vm: &'vm Vm<P, F, R>,
+    pub(crate) id: SpaceId,
 }
 
 handle!(Space, SpaceId);
@@ -72,9 +72,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
     }
 
     /// Resizes the mapping of `pages` pages at `start`, which lies in one
-    /// region, to `new_pages`. `placement` [`Placement::Fixed`] moves it
-    /// there; [`Placement::Anywhere`] moves it if it cannot grow where it is;
-    /// any other keeps it in place.
+    /// region, to `new_pages`, and moves it as `placement` says.
     ///
     /// # Errors
     /// [`MapError`]; the space is as it was.
@@ -84,7 +82,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
         start: Vpn,
         pages: u64,
         new_pages: u64,
-        placement: Placement,
+        placement: RemapPlacement,
     ) -> Result<Remapped, MapError> {
         (self.vm).remap(self.id, start, pages, new_pages, placement)
     }

@@ -32,8 +32,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn swap_off(&self, store: u64) -> Result<(), SwapOffError> {
         let swap = self.swap().ok_or(SwapOffError::NoArea)?;
         let area = swap.begin_off(store).ok_or(SwapOffError::NoArea)?;
-        self.empty_area(swap, area)
-            .inspect_err(|_| swap.cancel_off(area))
+        let emptied = self.empty_area(swap, area);
+        swap.end_off(area, emptied.is_ok());
+        emptied
     }
 
     fn empty_area(&self, swap: &Swap, area: usize) -> Result<(), SwapOffError> {

@@ -6,7 +6,6 @@
 //! the page any more, and it is written, by a caller without a pin. Until then, faults on
 //! the new entries wait for the page lock.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::addr::{PageRange, Pfn};
@@ -34,21 +33,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ///
     /// # Errors
     /// [`SwapOnError`]; nothing changed.
-    pub fn swap_on(&mut self, area: SwapArea) -> Result<(), SwapOnError> {
-        if !P::PARTS.swap {
-            return Err(SwapOnError::LeftOut);
-        }
-        let mut swap = self.swap.take().unwrap_or_else(|| Box::new(Swap::new()));
-        let added = swap.add_area(area);
-        if swap.stats().slots > 0 {
-            self.swap = Some(swap);
-        }
-        added
+    pub fn swap_on(&self, area: SwapArea) -> Result<(), SwapOnError> {
+        let swap = self.swap.as_deref().ok_or(SwapOnError::LeftOut)?;
+        swap.add_area(&self.memory, area)
     }
 
     /// Whether there is a free swap slot, and room for its page. It may be taken at once.
     #[inline]
-    pub fn can_swap(&self) -> bool {
+    pub(crate) fn can_swap(&self) -> bool {
         self.swap()
             .is_some_and(|swap| swap.can_swap(self.memory.platform()))
     }

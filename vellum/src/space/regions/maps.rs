@@ -1,7 +1,9 @@
 //! What a space shows, region by region and page by page.
 
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
+#[cfg(any(test, feature = "probe"))]
 use crate::design::Superpages;
+#[cfg(any(test, feature = "probe"))]
 use crate::frame::Kind;
 use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
@@ -99,11 +101,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Whether `page` shows memory that was mapped by a superpage, which may have been split
-    /// since; of an object's pages, whether it is mapped so now. Private pages whose frames were
-    /// taken one by one say no, even if one larger leaf maps
-    /// them now ([`Superpages::Reserve`], [`Space::collapse`](crate::space::Space::collapse)).
-    pub fn came_in_superpage(&self, id: SpaceId, page: Vpn) -> bool {
+    /// [`came_in_superpage`](crate::probe::came_in_superpage).
+    #[cfg(any(test, feature = "probe"))]
+    pub(crate) fn came_in_superpage(&self, id: SpaceId, page: Vpn) -> bool {
         let is_eager = self.superpages() == Superpages::Eager;
         if !is_eager && !self.has_huge() || page >= F::USER_END {
             return false;
@@ -123,10 +123,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Whether `page` shows private memory that was mapped because another page of its folio
-    /// was stored to; in a superpage that was made of single pages and forked since, whether any of
-    /// it was.
-    pub fn came_in_folio(&self, id: SpaceId, page: Vpn) -> bool {
+    /// [`came_in_folio`](crate::probe::came_in_folio).
+    #[cfg(any(test, feature = "probe"))]
+    pub(crate) fn came_in_folio(&self, id: SpaceId, page: Vpn) -> bool {
         if !self.extras().folios() || page >= F::USER_END {
             return false;
         }

@@ -2,7 +2,6 @@
 
 use super::change::Cuts;
 use super::limits::{Change, MayCut};
-use super::map::Placement;
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{NoPage, OutOfMemory};
@@ -18,6 +17,17 @@ use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::{Entry, Format, Gather, LockedTable, Span, Tables, Users};
 use crate::tree::Room;
+
+/// Where a mapping goes that is resized.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RemapPlacement {
+    /// It stays where it is.
+    InPlace,
+    /// It stays if it can grow there, and moves to a gap if not (`MREMAP_MAYMOVE`).
+    MayMove,
+    /// It moves there, in place of what is mapped (`MREMAP_FIXED`).
+    Fixed(Vpn),
+}
 
 /// Where the memory is afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         start: Vpn,
         pages: u64,
         new_pages: u64,
-        placement: Placement,
+        placement: RemapPlacement,
     ) -> Result<Remapped, MapError> {
         let range = Self::checked_range(start, pages)?;
         let remapped = self.with_room(|| self.remap_once(id, range, new_pages, placement));
@@ -70,7 +80,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: SpaceId,
         range: PageRange,
         new_pages: u64,
-        placement: Placement,
+        placement: RemapPlacement,
     ) -> Result<Remapped, MapError> {
         let mut dead = DeadObjects::default();
         let result = self.with_undivided(id, |pin, space| {
@@ -93,7 +103,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
-    fn run(&self, placement: Placement, dead: &mut DeadObjects) -> Result<Remapped, MapError> {
+    fn run(&self, placement: RemapPlacement, dead: &mut DeadObjects) -> Result<Remapped, MapError> {
         let Remap {
             vm,
             pin,
@@ -112,7 +122,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         if view.object != 0 && view.index_of(range.start) + new_pages > INDEX_END {
             return Err(MapError::BadRange);
         }
-        if let Placement::Fixed(target) = placement {
+        if let RemapPlacement::Fixed(target) = placement {
             return self.move_to(target, view.traits, dead);
         }
         let resized = PageRange::new(range.start, new_pages);
@@ -150,7 +160,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
                 moved: false,
             });
         }
-        if placement != Placement::Anywhere {
+        if placement != RemapPlacement::MayMove {
             return Err(MapError::Occupied);
         }
         let target = vm

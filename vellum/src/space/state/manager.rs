@@ -88,15 +88,6 @@ pub(in crate::space) struct Events {
     pub(in crate::space) swap_ins: Counter,
 }
 
-/// What a manager stands on: [`Vm::layers`].
-#[derive(Clone, Copy)]
-pub struct Layers<'a, P: Platform, R> {
-    /// Physical memory.
-    pub memory: &'a PhysicalMemory<P>,
-    /// The reverse-mapping design.
-    pub rmap: &'a R,
-}
-
 /// A virtual-memory manager on platform `P`, with page tables of format `F`
 /// and the reverse-mapping design `R`.
 pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
@@ -113,7 +104,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(in crate::space) cpus: PerCpu<VmCpu>,
     pub(in crate::space) waits: WaitTable,
     pub(in crate::space) aging: Option<Box<dyn Aging>>,
-    /// Nothing as long as there is no swap area.
+    /// Nothing if the platform leaves swap out.
     pub(crate) swap: Option<Box<Swap>>,
     /// With `reclaim=on`; `aging` is the same then.
     pub(crate) reclaim: Option<Arc<Reclaim>>,
@@ -208,7 +199,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }),
             waits: WaitTable::with_queues(cpus),
             aging,
-            swap: None,
+            swap: P::PARTS.swap.then(|| Box::new(Swap::new())),
             reclaim,
             zero_page,
             extras: Extras::of(&design),
@@ -223,7 +214,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(crate) fn swap(&self) -> Option<&Swap> {
         match P::PARTS.swap {
-            true => self.swap.as_deref(),
+            true => self.swap.as_deref().filter(|swap| swap.has_areas()),
             false => None,
         }
     }
@@ -283,21 +274,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub fn memory(&self) -> MemoryView<'_, P> {
         self.memory.view()
-    }
-
-    /// The layers that the manager stands on, for tests and benchmarks that play its
-    /// part.
-    ///
-    /// # Safety
-    /// The caller keeps the manager's invariants (`ARCHITECTURE.md`): it changes no
-    /// frame, table or node that it does not own, but as the manager itself would at
-    /// that moment.
-    #[inline]
-    pub unsafe fn layers(&self) -> Layers<'_, P, R> {
-        Layers {
-            memory: &self.memory,
-            rmap: &self.rmap,
-        }
     }
 
     /// Binds the caller to its CPU.

@@ -18,7 +18,7 @@ with_each_design! {
 
 /// Eight single pages, each full of its number, in a range that could be a superpage.
 fn world<R: ReverseMap>(design: &str) -> (Arc<TestVm<R>>, SpaceId) {
-    let mut vm = vm_with::<R>(&std::format!("superpage=eager,{design}"), 4096);
+    let vm = vm_with::<R>(&std::format!("superpage=eager,{design}"), 4096);
     vm.swap_on(SwapArea {
         store: 7,
         slots: 600,

@@ -17,7 +17,7 @@ type World<F> = Vm<TestMachine, F, Family>;
 fn world<F: Format>(design: &str, frames: u32) -> (World<F>, SpaceId) {
     run_on(0);
     let design = Design::parse(design).unwrap();
-    let mut vm = Vm::new(TestMachine::simple(2, frames), design).unwrap();
+    let vm = Vm::new(TestMachine::simple(2, frames), design).unwrap();
     let area = SwapArea {
         store: 7,
         slots: 100,
@@ -146,7 +146,7 @@ fn a_run_of_which_something_changes_ends_and_its_pages_stay() {
                 vm.protect(space, Vpn(BASE), 16, Prot::NONE).unwrap();
             }),
             ("moving", |vm, space| {
-                let to = Placement::Fixed(Vpn(BASE + 0x10000));
+                let to = RemapPlacement::Fixed(Vpn(BASE + 0x10000));
                 vm.remap(space, Vpn(BASE + 15), 1, 1, to).unwrap();
             }),
             ("freeing", |vm, space| {

@@ -252,7 +252,7 @@ fn advice_holds_for_its_range_and_goes_with_it() {
     let child = vm.fork(space).unwrap();
     store(&vm, child, 66);
     assert_eq!(mapped(&vm, child)[3], 64..72);
-    let to = Placement::Fixed(Vpn(BASE + 512));
+    let to = RemapPlacement::Fixed(Vpn(BASE + 512));
     vm.remap(space, Vpn(BASE + 32), 64, 64, to).unwrap();
     store(&vm, space, 512 + 48);
     assert_eq!(
@@ -351,7 +351,7 @@ fn parts<R: ReverseMap>(design: &str) {
     vm.pin_pages(space, Vpn(BASE + 40), Access::Write, &mut pinned)
         .unwrap();
     vm.audit().unwrap();
-    let to = Placement::Fixed(Vpn(BASE + 100));
+    let to = RemapPlacement::Fixed(Vpn(BASE + 100));
     vm.remap(space, Vpn(BASE + 44), 8, 8, to).unwrap();
     assert_eq!(
         mapped(&vm, space),
@@ -400,7 +400,7 @@ fn forked<R: ReverseMap>(design: &str) {
 }
 
 fn swapped<R: ReverseMap>(design: &str) {
-    let mut vm = folios::<R>(design);
+    let vm = folios::<R>(design);
     let area = SwapArea {
         store: 7,
         slots: 100,

@@ -23,7 +23,7 @@ const AGINGS: [&str; 2] = ["lru", "generations"];
 
 /// A manager with groups and a swap area.
 fn grouping_vm(aging: &str, frames: u32) -> TestVm {
-    let mut vm = vm_with::<Partial>(&std::format!("reclaim=on,groups=on,aging={aging}"), frames);
+    let vm = vm_with::<Partial>(&std::format!("reclaim=on,groups=on,aging={aging}"), frames);
     vm.swap_on(SWAP).unwrap();
     vm
 }

@@ -28,7 +28,7 @@ struct World<R: ReverseMap> {
 }
 
 fn world<R: ReverseMap>(design: &str) -> World<R> {
-    let mut vm = vm_with::<R>(&std::format!("huge=always,{design}"), 8192);
+    let vm = vm_with::<R>(&std::format!("huge=always,{design}"), 8192);
     let area = SwapArea {
         store: 77,
         slots: 100,
@@ -438,7 +438,7 @@ fn parts<R: ReverseMap>(text: &str) {
     vm.advise(other, Vpn(BASE + 10), 3, Advice::DontNeed)
         .unwrap();
     assert_eq!(resident(), PAGES);
-    let to = Placement::Fixed(Vpn(BASE + 8 * PAGES + 4));
+    let to = RemapPlacement::Fixed(Vpn(BASE + 8 * PAGES + 4));
     vm.remap(other, Vpn(BASE + PAGES), 30, 30, to).unwrap();
     assert_eq!(resident(), 0);
     touch(vm, other, BASE + 8 * PAGES + 4, Access::Read);

@@ -334,7 +334,7 @@ fn parts<R: ReverseMap>(text: &str) {
     assert_eq!(world.large(child), [BASE], "{text}");
     vm.audit().unwrap();
     vm.unmap(child, Vpn(BASE + 100), 20).unwrap();
-    let to = Placement::Fixed(Vpn(BASE + 8 * PAGES + 4));
+    let to = RemapPlacement::Fixed(Vpn(BASE + 8 * PAGES + 4));
     vm.remap(child, Vpn(BASE + PAGES), 30, 30, to).unwrap();
     assert!(world.large(child).is_empty());
     world.shows(child, BASE, &[99, 120]);

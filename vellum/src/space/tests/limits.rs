@@ -54,7 +54,7 @@ fn at_the_limit<R: crate::rmap::ReverseMap>(design: &str) {
         vm.map(space, &request).map(drop)
     };
     let remap = |at, pages, to| {
-        let moved = vm.remap(space, Vpn(at), pages, pages, Placement::Fixed(Vpn(to)));
+        let moved = vm.remap(space, Vpn(at), pages, pages, RemapPlacement::Fixed(Vpn(to)));
         moved.map(drop)
     };
     refused(
@@ -77,7 +77,7 @@ fn at_the_limit<R: crate::rmap::ReverseMap>(design: &str) {
             &|| remap(AT, 5, AT + 100),
             // The tail is a hole in its region.
             &|| {
-                let shorter = vm.remap(space, Vpn(AT + 2), 10, 5, Placement::Anywhere);
+                let shorter = vm.remap(space, Vpn(AT + 2), 10, 5, RemapPlacement::MayMove);
                 shorter.map(drop)
             },
         ],
@@ -202,7 +202,7 @@ fn limits_that_are_lowered_refuse_what_adds_and_nothing_else() {
         ..Limits::default()
     };
     vm.set_limits(space, limits).unwrap();
-    vm.remap(space, Vpn(AT), 5, 5, Placement::Fixed(Vpn(AT + 200)))
+    vm.remap(space, Vpn(AT), 5, 5, RemapPlacement::Fixed(Vpn(AT + 200)))
         .unwrap();
     map(&vm, space, AT + 200, MapRequest::anonymous(5, RW));
     vm.audit().unwrap();
@@ -246,7 +246,7 @@ fn what_a_mapping_replaces_makes_room_for_it() {
             Vpn(AT + 10),
             pages,
             new_pages,
-            Placement::Fixed(Vpn(to)),
+            RemapPlacement::Fixed(Vpn(to)),
         );
         moved.map(drop)
     };

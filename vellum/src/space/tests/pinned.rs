@@ -70,7 +70,7 @@ fn a_store_is_not_asked_under_a_pin() {
 
 #[test]
 fn nothing_leaves_memory_for_who_is_pinned() {
-    let (mut vm, space) = world("reclaim=on");
+    let (vm, space) = world("reclaim=on");
     let area = crate::swap::SwapArea {
         store: 77,
         slots: 1000,

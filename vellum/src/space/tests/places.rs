@@ -167,16 +167,16 @@ fn check_ranges<F: Format>() {
         }
         let bad = Err(MapError::BadRange);
         for placement in [
-            Placement::Anywhere,
-            Placement::Hint(Vpn(AT)),
-            Placement::Fixed(Vpn(AT + 0x100)),
+            RemapPlacement::MayMove,
+            RemapPlacement::InPlace,
+            RemapPlacement::Fixed(Vpn(AT + 0x100)),
         ] {
             world.refuses("remap", place, bad, |vm, id| {
                 vm.remap(id, first, pages, 1, placement)
             });
         }
         world.refuses("remap to", place, bad, |vm, id| {
-            vm.remap(id, Vpn(AT), MAPPED, pages, Placement::Fixed(first))
+            vm.remap(id, Vpn(AT), MAPPED, pages, RemapPlacement::Fixed(first))
         });
         let nothing = Err(FaultError::NoRegion);
         world.refuses("populate", place, nothing, |vm, id| {
@@ -323,12 +323,12 @@ fn lengths_that_nothing_can_have_are_refused() {
         } else {
             MapError::NoGap
         };
-        for placement in [Placement::Anywhere, Placement::Hint(Vpn(AT))] {
+        for placement in [RemapPlacement::MayMove, RemapPlacement::InPlace] {
             let result = world
                 .vm
                 .remap(world.space, Vpn(AT), MAPPED, pages, placement);
             let refused = match placement {
-                Placement::Hint(_) if refused == MapError::NoGap => MapError::Occupied,
+                RemapPlacement::InPlace if refused == MapError::NoGap => MapError::Occupied,
                 _ => refused,
             };
             assert_eq!(
@@ -403,7 +403,10 @@ fn places_that_no_object_has_are_refused() {
     };
     let page = world.vm.map(world.space, &request).unwrap();
     world.seen = Some(world.state());
-    for placement in [Placement::Anywhere, Placement::Fixed(Vpn(AT + 0x100))] {
+    for placement in [
+        RemapPlacement::MayMove,
+        RemapPlacement::Fixed(Vpn(AT + 0x100)),
+    ] {
         world.refuses("remap", placement, Err(MapError::BadRange), |vm, id| {
             vm.remap(id, page, 1, 2, placement)
         });

@@ -323,7 +323,7 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
     const FRAMES: u32 = 300;
     const PAGES: u64 = 4 * FRAMES as u64;
     let mut rng = Rng::new(20);
-    let mut vm: TestVm<R> = vm_of(options, FRAMES);
+    let vm: TestVm<R> = vm_of(options, FRAMES);
     let file = match is_file {
         true => vm.stored_pages(STORE, PAGES).unwrap(),
         false => {
@@ -441,7 +441,7 @@ fn private_world<R: ReverseMap>(pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
 }
 
 fn private_world_of<R: ReverseMap>(options: &str, pages: u64) -> (TestVm<R>, SpaceId, Vpn) {
-    let mut vm: TestVm<R> = vm_of(options, 300);
+    let vm: TestVm<R> = vm_of(options, 300);
     vm.swap_on(SWAP).unwrap();
     let space = vm.begin_space().unwrap();
     let start = Vpn(0x4000);

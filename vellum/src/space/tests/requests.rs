@@ -201,15 +201,9 @@ fn the_page_below_the_hole_in_the_addresses_cannot_be_mapped() {
         }
         let below = MapRequest::anonymous(1, RW).at(Placement::Fixed(Vpn(last - 1)));
         assert_eq!(vm.map(space, &below), Ok(Vpn(last - 1)));
-        let grown = vm.remap(
-            space,
-            Vpn(last - 1),
-            1,
-            2,
-            Placement::FixedFree(Vpn(last - 1)),
-        );
+        let grown = vm.remap(space, Vpn(last - 1), 1, 2, RemapPlacement::InPlace);
         assert!(grown.is_err(), "{grown:?}");
-        let moved = vm.remap(space, Vpn(last - 1), 1, 1, Placement::Fixed(Vpn(last)));
+        let moved = vm.remap(space, Vpn(last - 1), 1, 1, RemapPlacement::Fixed(Vpn(last)));
         assert_eq!(moved, Err(MapError::BadRange));
         let fault = vm.fault(space, last << 12, Access::Write);
         assert_eq!(fault, Err(FaultError::NoRegion));

@@ -239,7 +239,7 @@ fn moving_pages_away_or_dropping_them_ends_the_reservation() {
     let vm = reserving::<Chains>("", 8192);
     let space = one_range(&vm);
     store_to(&vm, space, 0..8);
-    let to = Placement::Fixed(Vpn(BASE * 2));
+    let to = RemapPlacement::Fixed(Vpn(BASE * 2));
     vm.remap(space, Vpn(BASE + 2), 3, 3, to).unwrap();
     assert_eq!(vm.audit().unwrap().frames.set_aside, 0);
     store_to(&vm, space, 5..PAGES);
@@ -481,7 +481,7 @@ fn frames_that_begin_elsewhere_than_a_superpage_are_not_promoted() {
     assert_eq!(leaf_count(&vm, space), 2);
     let runs = [0, PAGES].map(|page| frame_of(&vm, space, page).0);
     assert_eq!(runs[1], runs[0] + PAGES as u32);
-    let to = Placement::Fixed(Vpn(BASE * 2 + 1));
+    let to = RemapPlacement::Fixed(Vpn(BASE * 2 + 1));
     vm.remap(space, Vpn(BASE), 2 * PAGES, 2 * PAGES, to)
         .unwrap();
     let page = BASE + PAGES + 5;

@@ -251,7 +251,7 @@ fn mappings_move_away_from_superpages_and_into_their_place() {
     let space = one_superpage(&vm);
     let frame = frame_of(&vm, space, BASE + 100).unwrap();
     vm.platform().scribble(frame, 0x17);
-    let to = Placement::Fixed(Vpn(0x30000));
+    let to = RemapPlacement::Fixed(Vpn(0x30000));
     vm.remap(space, Vpn(BASE + 100), 8, 8, to).unwrap();
     assert_eq!(frame_of(&vm, space, 0x30000), Some(frame));
     vm.audit().unwrap();
@@ -259,7 +259,7 @@ fn mappings_move_away_from_superpages_and_into_their_place() {
     map(&vm, other, 0x30000, MapRequest::anonymous(8, RW));
     touch(&vm, other, 0x30003, Access::Write);
     let frame = frame_of(&vm, other, 0x30003);
-    let to = Placement::Fixed(Vpn(BASE + 200));
+    let to = RemapPlacement::Fixed(Vpn(BASE + 200));
     vm.remap(other, Vpn(0x30000), 8, 8, to).unwrap();
     assert_eq!(frame_of(&vm, other, BASE + 203), frame);
     assert_eq!(frame_of(&vm, other, BASE + 202), None);

@@ -20,7 +20,7 @@ fn area(store: u64, slots: u64, priority: i32) -> SwapArea {
 }
 
 fn swapping_vm<R: ReverseMap>(design: &str) -> TestVm<R> {
-    let mut vm = vm_with::<R>(design, 2048);
+    let vm = vm_with::<R>(design, 2048);
     vm.swap_on(area(STORE, SLOTS, 0)).unwrap();
     vm
 }
@@ -183,7 +183,7 @@ fn moved<R: ReverseMap>(design: &str) {
     let child = vm.fork(space).unwrap();
     out(&vm, space, 4);
     let to = Vpn(AT + 5000);
-    vm.remap(space, Vpn(AT), 6, 9, Placement::Fixed(to))
+    vm.remap(space, Vpn(AT), 6, 9, RemapPlacement::Fixed(to))
         .unwrap();
     vm.audit().unwrap();
     for page in 0..6 {
@@ -352,7 +352,7 @@ fn truncated<R: ReverseMap>(design: &str) {
 }
 
 fn full<R: ReverseMap>(design: &str) {
-    let mut vm = vm_with::<R>(design, 2048);
+    let vm = vm_with::<R>(design, 2048);
     let space = filled(&vm, 100);
     out(&vm, space, 100);
     assert_eq!(swapped(&vm, space), 0, "{design}: there is no area");
@@ -395,7 +395,7 @@ fn no_room<R: ReverseMap>(design: &str) {
 }
 
 fn next_area<R: ReverseMap>(design: &str) {
-    let mut vm = swapping_vm::<R>(design);
+    let vm = swapping_vm::<R>(design);
     vm.swap_on(area(STORE + 1, SLOTS, -1)).unwrap();
     vm.platform().swap_limit.store(3, Ordering::Relaxed);
     vm.platform().tells_room.store(true, Ordering::Relaxed);
@@ -417,7 +417,7 @@ fn next_area<R: ReverseMap>(design: &str) {
 
 #[test]
 fn areas_are_filled_by_priority_and_in_the_order_in_which_they_were_added() {
-    let mut vm = vm();
+    let vm = vm();
     for (store, slots, priority) in [(1, 3, -1), (2, 4, 7), (3, 5, 7)] {
         vm.swap_on(area(store, slots, priority)).unwrap();
     }
@@ -437,7 +437,7 @@ fn areas_are_filled_by_priority_and_in_the_order_in_which_they_were_added() {
 
 #[test]
 fn an_area_of_no_size_or_one_too_many_is_refused() {
-    let mut vm = vm();
+    let vm = vm();
     for slots in [0, u64::MAX, crate::swap::Swap::MAX_SLOTS + 1] {
         assert_eq!(vm.swap_on(area(1, slots, 0)), Err(SwapOnError::BadSize));
         assert!(!vm.can_swap() && vm.swap_areas().is_empty());
@@ -518,7 +518,7 @@ fn memory_that_runs_out_while_a_page_comes_back_leaves_it_in_swap() {
 
 #[test]
 fn superpages_are_split_before_they_go_to_swap_and_none_is_made_around_swap() {
-    let mut vm = vm_with::<Partial>("superpage=eager", 4096);
+    let vm = vm_with::<Partial>("superpage=eager", 4096);
     vm.swap_on(area(STORE, 600, 0)).unwrap();
     let space = vm.begin_space().unwrap();
     map(&vm, space, 1024, MapRequest::anonymous(512, RW));

@@ -29,7 +29,7 @@ struct World<R: ReverseMap> {
 const PAGES: u64 = 30;
 
 fn world<R: ReverseMap>(design: &str, frames: u32) -> World<R> {
-    let mut vm = vm_with::<R>(design, frames);
+    let vm = vm_with::<R>(design, frames);
     vm.swap_on(area(STORE, 200, 1)).unwrap();
     vm.swap_on(area(STORE + 1, 200, 0)).unwrap();
     let object = vm.memory_pages(PAGES).unwrap();
@@ -86,7 +86,7 @@ fn everything_in_an_area_comes_back_whatever_its_rights() {
     for text in variants("rmap") {
         let design = Design::parse(&text).unwrap();
         crate::with_rmap!(design.rmap, R => {
-            let mut world = world::<R>(&text, 2048);
+            let world = world::<R>(&text, 2048);
             assert_eq!(world.vm.swap_stats().free, 400 - 2 * PAGES);
             world.vm.swap_off(STORE).unwrap();
             world.vm.audit().unwrap();

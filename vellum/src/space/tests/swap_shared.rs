@@ -50,7 +50,7 @@ struct World<R: ReverseMap> {
 }
 
 fn world<R: ReverseMap>(design: &str, pages: u64) -> World<R> {
-    let mut vm = vm_with::<R>(design, 2048);
+    let vm = vm_with::<R>(design, 2048);
     // The first is full after two pages: numbers are counted on into the next.
     for (store, slots, priority) in [(76, 2, 1), (77, SLOTS - 2, 0)] {
         let area = SwapArea {

@@ -138,7 +138,7 @@ fn what_meets_at_a_boundary_is_one_region_when_there_is_none() {
     let two = [(CUT - 10, CUT), (CUT, CUT + 10)];
     assert_eq!(regions(&vm, space), two);
     // Which is told by nothing that regions are asked for.
-    let moved = vm.remap(space, Vpn(CUT - 10), 20, 30, Placement::Anywhere);
+    let moved = vm.remap(space, Vpn(CUT - 10), 20, 30, RemapPlacement::MayMove);
     assert_eq!(
         moved,
         Ok(Remapped {

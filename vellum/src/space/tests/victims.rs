@@ -92,7 +92,7 @@ fn a_call_goes_on_when_a_space_has_ended() {
 
 #[test]
 fn pages_in_swap_count_and_those_of_objects_do_not() {
-    let mut vm = vm_with::<Partial>("", 600);
+    let vm = vm_with::<Partial>("", 600);
     vm.swap_on(SwapArea {
         store: 7,
         slots: 100,

@@ -81,7 +81,7 @@ fn page_tables_that_sources_keep_are_had_as_well() {
 
 #[test]
 fn no_page_leaves_memory_while_enough_frames_wait() {
-    let mut vm = vm_of("reclaim=on", FRAMES);
+    let vm = vm_of("reclaim=on", FRAMES);
     let area = SwapArea {
         store: 77,
         slots: 1000,
@@ -97,7 +97,7 @@ fn no_page_leaves_memory_while_enough_frames_wait() {
 
 #[test]
 fn a_nodes_task_waits_for_frames_before_it_has_pages_leave() {
-    let mut vm = vm_of("reclaim=on", 10 * FRAMES);
+    let vm = vm_of("reclaim=on", 10 * FRAMES);
     let area = SwapArea {
         store: 77,
         slots: 1000,

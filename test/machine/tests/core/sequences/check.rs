@@ -7,6 +7,7 @@ use vellum::addr::{Pfn, Prot, Vpn};
 use vellum::frame::Kind;
 use vellum::object::ObjectKind;
 use vellum::platform::CpuId;
+use vellum::probe;
 use vellum::rmap::ReverseMap;
 use vellum::space::{MapEntry, PinnedPages, Traits};
 use vellum::table::Format;
@@ -321,7 +322,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     /// Pages that came with a store to another of the same folio.
     pub fn adopt_folios(&mut self, slot: u32, pages: Range<u64>) {
         for page in pages {
-            if self.vm.came_in_folio(self.ids[&slot], Vpn(page)) {
+            if probe::came_in_folio(self.vm.space(self.ids[&slot]), Vpn(page)) {
                 self.model.adopt_private(slot, page);
             }
         }
@@ -589,7 +590,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         named(
             "rmap nodes left",
             // SAFETY: nothing is changed.
-            vellum::rmap::ReverseMap::live_nodes(unsafe { vm.layers() }.rmap),
+            vellum::rmap::ReverseMap::live_nodes(unsafe { vellum::probe::layers(&vm) }.rmap),
             0,
         )
     }

@@ -3,7 +3,9 @@
 use vellum::addr::{self, Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, MapRequest, PinError, Placement, Source, Traits};
+use vellum::space::{
+    Advice, FaultError, MapRequest, PinError, Placement, RemapPlacement, Source, Traits,
+};
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId};
 use vellum_machine::mmu::AccessError;
@@ -387,6 +389,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
 
     fn remap(&mut self, slot: u32, start: u64, pages: u64, new_pages: u64, aim: Aim) -> Check {
         let (target, placement) = self.target(slot, aim);
+        let placement = match placement {
+            Placement::Anywhere => RemapPlacement::MayMove,
+            Placement::Fixed(page) => RemapPlacement::Fixed(page),
+            Placement::Hint(_) | Placement::FixedFree(_) => RemapPlacement::InPlace,
+        };
         let id = self.ids[&slot];
         self.unite(id);
         // Regions that could be one but are not refuse to be moved together.

@@ -428,7 +428,7 @@ impl Case {
         let machine = Machine::new(self.platform.config(walker, stores), Arc::clone(arena))
             .map_err(|error| error.to_string())?;
         fill_with_garbage(&machine);
-        let mut vm = Vm::new(machine, design).map_err(|error| error.to_string())?;
+        let vm = Vm::new(machine, design).map_err(|error| error.to_string())?;
         if self.swaps {
             // The one that is filled first is soon full.
             let first = if compressed.is_some() { -1 } else { 1 };

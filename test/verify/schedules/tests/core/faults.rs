@@ -6,7 +6,7 @@ use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, Limits, MapRequest, Placement, Space};
+use vellum::space::{Advice, FaultError, Limits, MapRequest, Placement, RemapPlacement, Space};
 
 const ZERO: CpuId = CpuId(0);
 /// Last page that shares its leaf table with those before it.
@@ -195,12 +195,12 @@ fn grow<R: ReverseMap>() {
             world
                 .vm
                 .space(space)
-                .remap(Vpn(0x1000), 2, 6, Placement::FixedFree(Vpn(0x1000)))
+                .remap(Vpn(0x1000), 2, 6, RemapPlacement::InPlace)
                 .unwrap();
             world
                 .vm
                 .space(space)
-                .remap(Vpn(0x1000), 6, 2, Placement::FixedFree(Vpn(0x1000)))
+                .remap(Vpn(0x1000), 6, 2, RemapPlacement::InPlace)
                 .unwrap();
             world.anonymous(space, 0x1002, 3);
             world.vm.space(space).unmap(Vpn(0x1002), 3).unwrap();
@@ -232,7 +232,7 @@ fn move_about<R: ReverseMap>() {
     });
     let move_pages = |_| {
         for (from, to) in [(0, 1), (1, 2), (2, 0)] {
-            let to = Placement::Fixed(Vpn(homes[to]));
+            let to = RemapPlacement::Fixed(Vpn(homes[to]));
             world
                 .vm
                 .space(space)

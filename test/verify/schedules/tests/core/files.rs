@@ -8,7 +8,9 @@ use crate::world::{RW, World, at, pristine};
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, PageBytes, Placement, ReadRequest, SpaceId, WriteRequest};
+use vellum::space::{
+    Advice, FaultError, PageBytes, ReadRequest, RemapPlacement, SpaceId, WriteRequest,
+};
 use vellum_machine::Machine;
 use vellum_machine::store::Transfer;
 
@@ -83,7 +85,7 @@ fn truncate_remap<R: ReverseMap>() {
                 .world
                 .vm
                 .space(files.space)
-                .remap(Vpn(from), PAGES, PAGES, Placement::Fixed(Vpn(to)))
+                .remap(Vpn(from), PAGES, PAGES, RemapPlacement::Fixed(Vpn(to)))
                 .unwrap();
         }
     };

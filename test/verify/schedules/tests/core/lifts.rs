@@ -4,7 +4,7 @@ use crate::world::{World, at, explore_one, pristine};
 use vellum::addr::{Access, PageRange, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::{Chains, Family, Partial, ReverseMap};
-use vellum::space::{Advice, FaultError, Placement, SpaceId};
+use vellum::space::{Advice, FaultError, RemapPlacement, SpaceId};
 use vellum::table::X86Pae;
 use vellum_machine::BackingStore;
 
@@ -281,7 +281,7 @@ fn remaps<R: ReverseMap>() {
     let go = |cpu: CpuId| {
         for _ in 0..2 {
             for (from, to) in [(Vpn(START), away), (away, Vpn(START))] {
-                let to = Placement::Fixed(to);
+                let to = RemapPlacement::Fixed(to);
                 let moved = world.vm.space(space).remap(from, 2, 2, to).unwrap();
                 for page in 0..2 {
                     assert_eq!(

@@ -4,7 +4,7 @@ use crate::world::{RW, World, at};
 use vellum::addr::{PageRange, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{MapError, Placement};
+use vellum::space::{MapError, RemapPlacement};
 
 const ZERO: CpuId = CpuId(0);
 const PAGES: PageRange = PageRange {
@@ -144,7 +144,7 @@ fn moves<R: ReverseMap>() {
     };
     let shift = |_| {
         for (from, to) in [(0x1001, 0x3000), (0x3000, 0x1001)] {
-            let fixed = Placement::Fixed(Vpn(to));
+            let fixed = RemapPlacement::Fixed(Vpn(to));
             world.vm.space(space).remap(Vpn(from), 2, 2, fixed).unwrap();
         }
     };

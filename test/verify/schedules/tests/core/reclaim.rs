@@ -7,7 +7,7 @@ use crate::world::{World, at};
 use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::platform::{CpuId, Platform};
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, Placement, ReadRequest, WriteRequest};
+use vellum::space::{Advice, FaultError, ReadRequest, RemapPlacement, WriteRequest};
 use vellum::sync::bytes::FrameBytes;
 use vellum::{ObjectId, SpaceId};
 
@@ -586,7 +586,7 @@ fn walks<R: ReverseMap>() {
             world.vm.space(child).unmap(Vpn(here), 3).unwrap();
             world.vm.space(space).load().unwrap();
             world.vm.space(child).exit().unwrap();
-            let to = Placement::Fixed(Vpn(there));
+            let to = RemapPlacement::Fixed(Vpn(there));
             (world.vm)
                 .space(space)
                 .remap(Vpn(here), COUNT, COUNT, to)

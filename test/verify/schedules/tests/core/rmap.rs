@@ -5,7 +5,7 @@ use crate::world::{World, at};
 use vellum::addr::{Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict};
-use vellum::space::{Placement, SpaceId};
+use vellum::space::{RemapPlacement, SpaceId};
 use vellum::table::Format;
 
 const ZERO: CpuId = CpuId(0);
@@ -30,7 +30,7 @@ pub fn family<R: ReverseMap>(world: &World<R>) -> (SpaceId, Vec<Pfn>) {
             let (frame, _) = world.vm.space(space).translate(Vpn(page)).unwrap();
             let pin = world.vm.pin();
             // SAFETY: the frame is mapped; `put` drops the reference.
-            assert!(unsafe { world.vm.layers().memory.get_raw(&pin, frame) });
+            assert!(unsafe { vellum::probe::layers(&world.vm).memory.get_raw(&pin, frame) });
             frame
         });
         (space, pages.collect())
@@ -42,7 +42,11 @@ pub fn put<R: ReverseMap>(world: &World<R>, frames: &[Pfn]) {
         let pin = world.vm.pin();
         for &frame in frames {
             // SAFETY: the reference that `family` took.
-            unsafe { world.vm.layers().memory.put_raw(&pin, frame, 0) };
+            unsafe {
+                vellum::probe::layers(&world.vm)
+                    .memory
+                    .put_raw(&pin, frame, 0)
+            };
         }
     });
 }
@@ -56,7 +60,7 @@ pub fn finds<R: ReverseMap, F: Format>(
 ) -> (bool, u32) {
     let pin = world.vm.pin();
     // SAFETY: the visit changes nothing.
-    let layers = unsafe { world.vm.layers() };
+    let layers = unsafe { vellum::probe::layers(&world.vm) };
     let env = Env {
         memory: layers.memory,
         pin: &pin,
@@ -149,7 +153,7 @@ fn moves<R: ReverseMap>() {
     let shift = |cpu: CpuId| {
         let mut from = PAGES.start;
         for to in [0x2000, 0x11fe, 0x3000, PAGES.start] {
-            let placement = Placement::Fixed(Vpn(to));
+            let placement = RemapPlacement::Fixed(Vpn(to));
             world
                 .vm
                 .space(child)
@@ -195,7 +199,11 @@ fn turns<R: ReverseMap>() {
         let pin = world.vm.pin();
         for &frame in &frames {
             // SAFETY: the reference that `family` took.
-            unsafe { world.vm.layers().memory.put_raw(&pin, frame, 0) };
+            unsafe {
+                vellum::probe::layers(&world.vm)
+                    .memory
+                    .put_raw(&pin, frame, 0)
+            };
         }
         space
     });

@@ -11,7 +11,7 @@ use vellum::SpaceId;
 use vellum::addr::{Access, Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, Placement};
+use vellum::space::{Advice, FaultError, RemapPlacement};
 use vellum_machine::store::{CompressedArea, CompressedStore};
 
 const ZERO: CpuId = CpuId(0);
@@ -267,7 +267,7 @@ fn moved_beside_out<R: ReverseMap>() {
     let (world, space) = world::<R>(3, 2 * PAGES);
     let child = world.alone(|| world.vm.space(space).fork().unwrap().id());
     let to = |_| {
-        let to = Placement::Fixed(Vpn(TO));
+        let to = RemapPlacement::Fixed(Vpn(TO));
         world
             .vm
             .space(space)

@@ -9,7 +9,7 @@ use crate::world::{World, at};
 use vellum::addr::Vpn;
 use vellum::platform::CpuId;
 use vellum::rmap::{Env, ReverseMap, Verdict};
-use vellum::space::{Advice, FaultError, Placement};
+use vellum::space::{Advice, FaultError, RemapPlacement};
 use vellum::table::X86_64;
 
 const ZERO: CpuId = CpuId(0);
@@ -37,7 +37,7 @@ fn moved_from<R: ReverseMap>() {
         }
     };
     let remap = |_| {
-        let to = Placement::Fixed(Vpn(0x3000));
+        let to = RemapPlacement::Fixed(Vpn(0x3000));
         world
             .vm
             .space(files.space)
@@ -82,7 +82,7 @@ fn emptied<R: ReverseMap>() {
         }
     };
     let remap = |_| {
-        let to = Placement::Fixed(Vpn(0x1210));
+        let to = RemapPlacement::Fixed(Vpn(0x1210));
         world.vm.space(space).remap(Vpn(0x1000), 3, 3, to).unwrap();
     };
     let fault = |cpu: CpuId| {
@@ -110,7 +110,7 @@ fn made_meanwhile<R: ReverseMap>() {
         space
     });
     let remap = |_| {
-        let to = Placement::Fixed(Vpn(0x31fe));
+        let to = RemapPlacement::Fixed(Vpn(0x31fe));
         world.vm.space(space).remap(Vpn(0x11fe), 4, 4, to).unwrap();
     };
     let fault = |cpu: CpuId| {
@@ -184,7 +184,7 @@ fn once<R: ReverseMap>() {
             let (frame, _) = world.vm.space(space).translate(Vpn(page)).unwrap();
             let pin = world.vm.pin();
             // SAFETY: the frame is in use; the reference is dropped at the end.
-            assert!(unsafe { world.vm.layers().memory.get_raw(&pin, frame) });
+            assert!(unsafe { vellum::probe::layers(&world.vm).memory.get_raw(&pin, frame) });
             frame
         });
         (spaces, file, frames)
@@ -194,7 +194,7 @@ fn once<R: ReverseMap>() {
             let pin = world.vm.pin();
             let env = Env {
                 // SAFETY: the visit does what one of the manager's own would.
-                memory: unsafe { world.vm.layers() }.memory,
+                memory: unsafe { vellum::probe::layers(&world.vm) }.memory,
                 pin: &pin,
             };
             let mut seen = BTreeSet::new();
@@ -203,7 +203,7 @@ fn once<R: ReverseMap>() {
                 Verdict::Keep
             };
             // SAFETY: the same.
-            let rmap = unsafe { world.vm.layers() }.rmap;
+            let rmap = unsafe { vellum::probe::layers(&world.vm) }.rmap;
             let report = rmap.visit::<_, X86_64>(&env, &world.vm, frame, visitor);
             assert_eq!((report.hits, seen.len()), (3, 3), "{frame:?}");
         }
@@ -228,7 +228,11 @@ fn once<R: ReverseMap>() {
         let pin = world.vm.pin();
         for frame in frames {
             // SAFETY: the reference taken above.
-            unsafe { world.vm.layers().memory.put_raw(&pin, frame, 0) };
+            unsafe {
+                vellum::probe::layers(&world.vm)
+                    .memory
+                    .put_raw(&pin, frame, 0)
+            };
         }
     });
     world.finish(&spaces, &[file]);

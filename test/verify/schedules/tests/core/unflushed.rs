@@ -9,7 +9,7 @@ use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
-use vellum::space::{Advice, FaultError, MapRequest, Placement};
+use vellum::space::{Advice, FaultError, MapRequest, Placement, RemapPlacement};
 use vellum::{ObjectId, SpaceId};
 use vellum_schedules::Step;
 
@@ -198,7 +198,7 @@ fn unmapped_superpage<R: ReverseMap>() {
 fn moved<R: ReverseMap>() {
     let case = Case::<R>::of_object(1, true, "").keep_table();
     let remap = |case: &Case<R>| {
-        let to = Placement::Fixed(Vpn(ELSEWHERE));
+        let to = RemapPlacement::Fixed(Vpn(ELSEWHERE));
         let moved = case.world.vm.space(case.space).remap(Vpn(PAGE), 1, 1, to);
         moved.unwrap();
     };

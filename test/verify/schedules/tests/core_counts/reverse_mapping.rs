@@ -305,7 +305,7 @@ fn visits<R: ReverseMap>() -> [usize; 2] {
             let (frame, _) = vm.space(space).translate(page).unwrap();
             let pin = vm.pin();
             // SAFETY: visits that keep every entry change nothing.
-            let layers = unsafe { vm.layers() };
+            let layers = unsafe { vellum::probe::layers(&vm) };
             let env = Env {
                 memory: layers.memory,
                 pin: &pin,

@@ -61,7 +61,7 @@ struct World<R: ReverseMap> {
 
 impl<R: ReverseMap> World<R> {
     fn new(options: &str, size: Size, seed: u64) -> Self {
-        let mut vm = vm_with::<R>(options, size.frames);
+        let vm = vm_with::<R>(options, size.frames);
         let slots = SPACES as u64 * size.pages + 2000;
         vm.swap_on(SwapArea { slots, ..SWAP }).unwrap();
         let file = vm.stored_pages(STORE, FILE_PAGES).unwrap();

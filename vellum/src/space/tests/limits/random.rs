@@ -127,7 +127,7 @@ fn call<R: crate::rmap::ReverseMap>(
         Call::Lock(false) => vm.unlock_pages(space, at, pages),
         Call::Folio(order) => vm.advise(space, at, pages, Advice::Folio(order)),
         Call::Remap(to, new_pages) => {
-            let to = Placement::Fixed(Vpn(AT + to as u64));
+            let to = RemapPlacement::Fixed(Vpn(AT + to as u64));
             vm.remap(space, at, pages, new_pages as u64, to).map(drop)
         }
     }

@@ -48,7 +48,7 @@ fn neighbours_in_swap_are_read_together_and_leave_again_if_nobody_wants_them() {
 
 #[test]
 fn neighbours_stay_in_swap_when_memory_is_short() {
-    let mut vm = vm(4000);
+    let vm = vm(4000);
     vm.swap_on(SWAP).unwrap();
     let (space, start) = (vm.begin_space().unwrap(), Vpn(0x4000));
     let request = MapRequest::anonymous(64, RW).at(Placement::Fixed(start));
@@ -73,7 +73,7 @@ fn neighbours_stay_in_swap_when_memory_is_short() {
 
 #[test]
 fn neighbours_stay_in_swap_when_their_group_is_near_its_limit() {
-    let mut vm: TestVm<Partial> = vm_of("reclaim=on,groups=on", 4000);
+    let vm: TestVm<Partial> = vm_of("reclaim=on,groups=on", 4000);
     vm.swap_on(SWAP).unwrap();
     let group = vm.new_group(640).unwrap();
     let (space, start) = (vm.begin_space().unwrap(), Vpn(0x4000));

@@ -9,7 +9,9 @@ use std::vec::Vec;
 use crate::ObjectId;
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::rmap::{Family, Partial, ReverseMap};
-use crate::space::{Advice, FaultError, Limits, MapError, MapRequest, Placement, SpaceId, Traits};
+use crate::space::{
+    Advice, FaultError, Limits, MapError, MapRequest, Placement, RemapPlacement, SpaceId, Traits,
+};
 
 fn frame_of<R: ReverseMap>(vm: &TestVm<R>, space: SpaceId, page: Vpn) -> Option<Pfn> {
     vm.translate(space, page).map(|(frame, _)| frame)
@@ -74,7 +76,7 @@ fn half_locked<R: ReverseMap>(vm: &TestVm<R>, object: ObjectId) -> [(SpaceId, Vp
 /// A page of an object stays in memory if one of the spaces that map it has locked it.
 fn pages_of_objects_stay<R: ReverseMap>() {
     for options in aging() {
-        let mut vm: TestVm<R> = vm_of(&options, 400);
+        let vm: TestVm<R> = vm_of(&options, 400);
         vm.swap_on(SWAP).unwrap();
         let file = vm.stored_pages(STORE, 16).unwrap();
         let memory = vm.memory_pages(16).unwrap();
@@ -116,7 +118,7 @@ fn locked_is_counted_and_kept_by_what_moves_and_grows() {
     vm.lock_pages(space, start.offset(5), 10).unwrap();
     assert_eq!(locked_pages(&vm, space), 15);
     assert_eq!(vm.space_stats(space).unwrap().regions, 2);
-    let place = Placement::Fixed(Vpn(0x9000));
+    let place = RemapPlacement::Fixed(Vpn(0x9000));
     vm.remap(space, start, 15, 20, place).unwrap();
     assert_eq!(locked_pages(&vm, space), 20);
     let is_locked = |space, page| {
@@ -146,10 +148,10 @@ fn a_space_locks_no_more_pages_than_it_may() {
     vm.lock_pages(space, start.offset(2), 8).unwrap();
     let refused = vm.lock_pages(space, start, 11);
     assert_eq!(refused, Err(MapError::Limit));
-    let place = Placement::Fixed(Vpn(0x9000));
+    let place = RemapPlacement::Fixed(Vpn(0x9000));
     let refused = vm.remap(space, start, 10, 11, place);
     assert_eq!(refused, Err(MapError::Limit));
-    let grown = vm.remap(space, start, 10, 11, Placement::Anywhere);
+    let grown = vm.remap(space, start, 10, 11, RemapPlacement::MayMove);
     assert_eq!(grown, Err(MapError::Limit));
     let request = MapRequest {
         traits: Traits::LOCKED,

@@ -44,7 +44,7 @@ fn private_pages_stay_where_they_are_listed_while_a_node_is_at_rest() {
     const PAGES: u64 = 64;
     const START: u64 = 0x1000;
     for options in aging() {
-        let mut vm: TestVm<Partial> = vm_of(&options, 400);
+        let vm: TestVm<Partial> = vm_of(&options, 400);
         vm.swap_on(SWAP).unwrap();
         let space = vm.begin_space().unwrap();
         let request = MapRequest::anonymous(PAGES, RW).at(Placement::Fixed(Vpn(START)));

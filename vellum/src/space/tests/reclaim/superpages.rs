@@ -14,7 +14,7 @@ const RESERVE: &str = "superpage=reserve";
 
 /// A manager with a swap area.
 fn swapping<R: ReverseMap>(options: &str, frames: u32) -> TestVm<R> {
-    let mut vm = vm_of(options, frames);
+    let vm = vm_of(options, frames);
     vm.swap_on(SWAP).unwrap();
     vm
 }

@@ -37,7 +37,7 @@ fn driver<F: Format, R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Drive
         config.high_from = Some(Pfn(0x600));
     }
     let machine = Machine::new(config, Arc::clone(arena)).unwrap();
-    let mut vm = Vm::new(machine, design).unwrap();
+    let vm = Vm::new(machine, design).unwrap();
     let area = SwapArea {
         store: 1 << 30,
         slots: 200,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use vellum::space::RemapPlacement;
 use vellum::table::X86Pae;
 
 use super::*;
@@ -131,7 +132,7 @@ fn remap_pages<R: ReverseMap>() {
         }
     };
     let remap = |_| {
-        let to = Placement::Fixed(Vpn(AWAY));
+        let to = RemapPlacement::Fixed(Vpn(AWAY));
         world.vm.space(space).remap(Vpn(START), 1, 1, to).unwrap();
     };
     let lift = |_| {

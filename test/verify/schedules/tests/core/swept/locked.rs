@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use super::*;
 use vellum::addr::Pfn;
+use vellum::space::RemapPlacement;
 
 swept! {
     a_private_page_of_a_range_that_was_locked_stays => private_page;
@@ -106,7 +107,7 @@ fn moved<R: ReverseMap>(preemption: &Preemption) {
         frame(world, space, FIRST)
     });
     let remap = |_| {
-        let place = Placement::Fixed(Vpn(TO));
+        let place = RemapPlacement::Fixed(Vpn(TO));
         world
             .vm
             .space(space)
@@ -133,7 +134,7 @@ fn moved_private<R: ReverseMap>(preemption: &Preemption) {
         frame(&world, space, PRIVATE)
     });
     let remap = |_| {
-        let place = Placement::Fixed(Vpn(TO));
+        let place = RemapPlacement::Fixed(Vpn(TO));
         world
             .vm
             .space(space)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use vellum::addr::Access;
+use vellum::space::RemapPlacement;
 
 use super::*;
 
@@ -134,7 +135,7 @@ fn store_cut<R: ReverseMap>(preemption: &Preemption) {
 
 fn store_move<R: ReverseMap>(preemption: &Preemption) {
     let (stored, world, space) = beside_store::<R>(preemption, &[0], |world, space, _| {
-        let to = Placement::Fixed(Vpn(SECOND));
+        let to = RemapPlacement::Fixed(Vpn(SECOND));
         world.vm.space(space).remap(Vpn(FIRST), 4, 4, to).unwrap();
     });
     assert!(matches!(stored, Ok(()) | Err(FaultError::NoRegion)));

@@ -78,7 +78,8 @@
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
 //! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`],
-//! [`reclaim`], [`space`], [`vm`]. `probe` is for laboratories. The path of a page fault begins in `space/path/fault.rs`.
+//! [`reclaim`], [`space`], [`vm`]; `probe` is for laboratories. The path of a page fault begins
+//! in `space/path/fault.rs`.
 #![no_std]
 
 extern crate alloc;

@@ -52,7 +52,7 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Whether the frame is in the direct map.
     #[inline]
-    pub fn is_direct(&self, pfn: Pfn) -> bool {
+    pub(crate) fn is_direct(&self, pfn: Pfn) -> bool {
         self.is_before_high(pfn) || self.is_low(pfn)
     }
 

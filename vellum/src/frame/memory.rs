@@ -293,13 +293,13 @@ impl<P: Platform> PhysicalMemory<P> {
 
     /// Makes `keeper` give up its frames when memory is short, and when a CPU
     /// gives back its lists.
-    pub fn set_keeper(&mut self, keeper: Arc<dyn Keeper<P>>) {
+    pub(crate) fn set_keeper(&mut self, keeper: Arc<dyn Keeper<P>>) {
         self.keeper = Some(keeper);
     }
 
     /// Whether a zone of the CPU's node is below its low watermark: time to
     /// reclaim.
-    pub fn is_short(&self, pin: &Pin<'_>) -> bool {
+    pub(crate) fn is_short(&self, pin: &Pin<'_>) -> bool {
         let cpu = self.cpus.get(pin);
         cpu.zones().iter().any(|lists| {
             lists.exist() && {
@@ -332,7 +332,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Counts an allocation at `site` under the plan, if there is one, and
     /// says whether it has to fail.
     #[inline]
-    pub fn fail_now(&self, site: Site) -> bool {
+    pub(crate) fn fail_now(&self, site: Site) -> bool {
         self.injection.fail_now(site)
     }
 }

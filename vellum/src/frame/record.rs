@@ -23,7 +23,7 @@ pub enum Kind {
     /// A frame with a reference is kept by the manager for good
     /// (the shared zero page). One without is a hole in the memory map, or lies
     /// inside a block of several frames, whose first frame's record says where
-    /// the block is ([`Frame::is_tail`]). An all-zero record means this.
+    /// the block is (`Frame::is_tail`). An all-zero record means this.
     Reserved = 0,
     /// First frame of a block in the buddy lists.
     Free = 1,
@@ -166,7 +166,7 @@ impl Frame {
 
     /// [`Frame::set_kind`] with state flags.
     #[inline]
-    pub fn set_kind_with(&self, kind: Kind, flags: Flags) {
+    pub(crate) fn set_kind_with(&self, kind: Kind, flags: Flags) {
         if flags.0 & Flags::LOCKED.0 != 0 {
             report_lock(LockTaken, self.lock_word());
         }
@@ -205,7 +205,7 @@ impl Frame {
 
     /// Whether any of `flags` is set.
     #[inline]
-    pub fn has_any(&self, flags: Flags) -> bool {
+    pub(crate) fn has_any(&self, flags: Flags) -> bool {
         self.flags.load(Ordering::Acquire) & flags.0 != 0
     }
 
@@ -229,7 +229,7 @@ impl Frame {
 
     /// Sets flags unless all are set already, and then writes nothing.
     #[inline]
-    pub fn set_if_clear(&self, flags: Flags) -> bool {
+    pub(crate) fn set_if_clear(&self, flags: Flags) -> bool {
         !self.has(flags) && self.set(flags)
     }
 
@@ -241,7 +241,7 @@ impl Frame {
 
     /// The flag word, for locks in it.
     #[inline]
-    pub fn flag_word(&self) -> &AtomicU32 {
+    pub(crate) fn flag_word(&self) -> &AtomicU32 {
         &self.flags
     }
 }
@@ -274,7 +274,7 @@ impl Frame {
 
     /// Sets index and order. Private frames, or under the page lock.
     #[inline]
-    pub fn set_index(&self, index: u64, order: u32) {
+    pub(crate) fn set_index(&self, index: u64, order: u32) {
         self.index.store(
             index & INDEX_MASK | u64::from(order) << ORDER_SHIFT,
             Ordering::Relaxed,
@@ -283,7 +283,7 @@ impl Frame {
 
     /// Sets the index of a page that moves: what else the word says stays.
     #[inline]
-    pub fn set_place(&self, index: u64) {
+    pub(crate) fn set_place(&self, index: u64) {
         let word = self.index.load(Ordering::Relaxed) & !INDEX_MASK;
         self.index
             .store(word | index & INDEX_MASK, Ordering::Relaxed);
@@ -383,7 +383,7 @@ impl Frame {
 
     /// Adds to the live count; returns the new count. Under the table's lock.
     #[inline]
-    pub fn add_live(&self, count: u32) -> u32 {
+    pub(crate) fn add_live(&self, count: u32) -> u32 {
         let word = self.rmap.load(Ordering::Relaxed) + u64::from(count);
         self.rmap.store(word, Ordering::Relaxed);
         word as u32
@@ -399,7 +399,7 @@ impl Frame {
 
     /// Sets it. Under the table's lock.
     #[inline]
-    pub fn set_spare(&self, table: Option<Pfn>) {
+    pub(crate) fn set_spare(&self, table: Option<Pfn>) {
         let next = table.map_or(0, |table| u64::from(table.0) + 1);
         let live = u64::from(self.live());
         self.rmap
@@ -409,19 +409,19 @@ impl Frame {
     /// Of a table of level 1, which has no large leaves: the first frame of the run that was
     /// set aside for its pages. The run may be another's by now.
     #[inline]
-    pub fn reserved(&self) -> Option<Pfn> {
+    pub(crate) fn reserved(&self) -> Option<Pfn> {
         self.spare()
     }
 
     /// Sets it. Under the table's lock.
     #[inline]
-    pub fn set_reserved(&self, first: Option<Pfn>) {
+    pub(crate) fn set_reserved(&self, first: Option<Pfn>) {
         self.set_spare(first);
     }
 
     /// Says where the entries of a table went that is empty now. Under its lock.
     #[inline]
-    pub fn set_moved_to(&self, table: Pfn) {
+    pub(crate) fn set_moved_to(&self, table: Pfn) {
         // The table has no owner any more; its other words link the list that it gets on.
         self.owner.store(table.0, Ordering::Relaxed);
     }
@@ -434,7 +434,7 @@ impl Frame {
 
     /// Subtracts from the live count; returns the new count. Under the table's lock.
     #[inline]
-    pub fn sub_live(&self, count: u32) -> u32 {
+    pub(crate) fn sub_live(&self, count: u32) -> u32 {
         debug_assert!(self.live() >= count, "more entries cleared than were live");
         let word = self.rmap.load(Ordering::Relaxed) - u64::from(count);
         self.rmap.store(word, Ordering::Relaxed);
@@ -446,7 +446,7 @@ impl Frame {
 impl Frame {
     /// The next and previous frame of a list.
     #[inline]
-    pub fn links(&self) -> (Pfn, Pfn) {
+    pub(crate) fn links(&self) -> (Pfn, Pfn) {
         let word = self.rmap.load(Ordering::Relaxed);
         (Pfn(word as u32), Pfn((word >> 32) as u32))
     }
@@ -472,7 +472,7 @@ impl Frame {
 impl Frame {
     /// Whether the frame is inside a block and not its first.
     #[inline]
-    pub fn is_tail(&self) -> bool {
+    pub(crate) fn is_tail(&self) -> bool {
         self.kind() == Kind::Reserved && self.counts.load(Ordering::Relaxed) == 0
     }
 

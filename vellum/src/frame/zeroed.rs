@@ -35,7 +35,7 @@ pub enum FreedTables {
 
 impl<P: Platform> PhysicalMemory<P> {
     /// Sets what becomes of freed page tables, before there are any.
-    pub fn set_freed_tables(&mut self, freed: FreedTables) {
+    pub(crate) fn set_freed_tables(&mut self, freed: FreedTables) {
         let freed = match freed {
             // Linked lists are not sorted by what is zero.
             FreedTables::KeptApart if self.linked().is_some() => FreedTables::Noted,
@@ -144,7 +144,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// Whether a low frame is of the zone that this CPU's low frames come from:
     /// of its node, or the nearest node with low memory.
     #[inline]
-    pub fn is_home(&self, pin: &Pin<'_>, pfn: Pfn) -> bool {
+    pub(crate) fn is_home(&self, pin: &Pin<'_>, pfn: Pfn) -> bool {
         self.frame(pfn).zone() == usize::from(self.cpus.get(pin).low.zone)
     }
 
@@ -156,13 +156,13 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 
     /// The zone that a CPU's low frames come from, by number.
-    pub fn home_zone_of(&self, cpu: CpuId) -> usize {
+    pub(crate) fn home_zone_of(&self, cpu: CpuId) -> usize {
         usize::from(self.cpus.of(cpu).low.zone)
     }
 
     /// Frames free in that zone, those in CPUs' lists not counted.
     #[inline]
-    pub fn home_free(&self, pin: &Pin<'_>) -> u64 {
+    pub(crate) fn home_free(&self, pin: &Pin<'_>) -> u64 {
         let zone = self.zones.get(self.cpus.get(pin).low.zone);
         zone.published.free.load(Ordering::Relaxed)
     }
@@ -187,7 +187,7 @@ impl<P: Platform> PhysicalMemory<P> {
     /// For a CPU that idles: moves the epoch on, frees what has passed, and
     /// gives frames that were freed on this CPU and belong to other nodes back
     /// to them.
-    pub fn send_home(&self, pin: &Pin<'_>) {
+    pub(crate) fn send_home(&self, pin: &Pin<'_>) {
         if !self.is_own_pin(pin) {
             return self.send_home(&self.pin());
         }

@@ -459,7 +459,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// The caller could not fill the page: it leaves the cache, so that the
     /// next one tries again. The caller's reference goes too.
-    pub fn fill_failed<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, page: Pfn) {
+    pub(crate) fn fill_failed<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        page: Pfn,
+    ) {
         let frame = memory.frame(page);
         let object = self.get(frame.owner());
         self.detach(memory, pin, object, frame.index(), page);
@@ -498,7 +503,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// Asked with a mapping counted: a yes stays true until that mapping has been
     /// undone, because whoever drops the page locks it and then looks at the count.
     #[inline]
-    pub fn is_attached<P: Platform>(
+    pub(crate) fn is_attached<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         page: Pfn,

@@ -61,7 +61,7 @@ impl<'a> AgedPage<'a> {
     }
 
     /// Forgets that calls have used the page.
-    pub fn forget_uses(self) {
+    pub(crate) fn forget_uses(self) {
         self.clear(Flags(Flags::REFERENCED.0 | Flags::ACTIVE.0));
     }
 

@@ -120,17 +120,18 @@ mod two_lists;
 mod tests;
 
 pub use cache::{CacheError, CachedPage, Objects};
-pub use errors::{Told, WriteErrors};
+pub use errors::Told;
+pub(crate) use errors::WriteErrors;
 pub use lru::{AgedPage, Aging, Inserted};
-pub use mount::{MountId, MountRecord, MountStats};
-pub use page_lock::PageLocks;
+pub use mount::{MountId, MountStats};
+pub(crate) use page_lock::PageLocks;
+pub use radix::INDEX_END;
 pub(crate) use radix::SLOTS_END;
-pub use radix::{INDEX_END, Radix, RadixNode};
-pub use region_set::RegionRoots;
-pub use regions::{Interval, MappedBy, ObjectRegions, Pass};
+pub(crate) use region_set::RegionRoots;
+pub use regions::MappedBy;
+pub(crate) use regions::{Interval, Pass};
 pub(crate) use runs::{NewPages, NewRun, RUN_PAGES, run_length};
 pub(crate) use single::LockedPage;
-pub use spread::SpreadRoots;
 pub use two_lists::{ListLengths, TwoLists};
 
 use core::mem::offset_of;

@@ -163,7 +163,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// Whoever made the mount is done with it: nothing can be made in it any more, and
     /// it ends with its last object. False if there is no such mount.
-    pub fn release_mount(&self, pin: &Pin<'_>, id: MountId) -> bool {
+    pub(crate) fn release_mount(&self, pin: &Pin<'_>, id: MountId) -> bool {
         let released = self
             .find_mount(id)
             .is_some_and(|mount| mount.released.swap(1, Ordering::AcqRel) == 0);
@@ -174,7 +174,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// A mount's limit and pages.
-    pub fn mount_stats(&self, id: MountId) -> Option<MountStats> {
+    pub(crate) fn mount_stats(&self, id: MountId) -> Option<MountStats> {
         let mount = self.find_mount(id)?;
         Some(MountStats {
             limit: mount.limit.load(Ordering::Relaxed),
@@ -185,7 +185,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// Sets a mount's limit. A limit below what is in use stands, and keeps pages from
     /// being made until enough have gone. False if there is no such mount.
-    pub fn set_mount_limit(&self, id: MountId, limit: u64) -> bool {
+    pub(crate) fn set_mount_limit(&self, id: MountId, limit: u64) -> bool {
         let mount = self.find_mount(id);
         mount
             .inspect(|mount| mount.limit.store(limit, Ordering::Relaxed))

@@ -337,7 +337,7 @@ impl<'a> Radix<'a> {
     /// Calls `each` for the frames at `range`, ascending, walking once for all
     /// that one node holds.
     #[inline]
-    pub fn each_in(&self, range: Range<u64>, mut each: impl FnMut(u64, Pfn)) {
+    pub(crate) fn each_in(&self, range: Range<u64>, mut each: impl FnMut(u64, Pfn)) {
         let mut index = range.start;
         while index < range.end {
             let next = range.end.min(leaf_end(index));

@@ -89,7 +89,7 @@ impl<'a, T: MappedBy> RegionSet<'a, T> {
     /// Calls `visit` for every region that shows a page in `first..end`, until it
     /// breaks; those that show the same pages by age.
     #[inline]
-    pub fn overlapping(
+    pub(crate) fn overlapping(
         &self,
         first: u64,
         end: u64,
@@ -106,7 +106,7 @@ impl<'a, T: MappedBy> RegionSet<'a, T> {
 
     /// The same for the regions that come after `last`, which is one of them, in
     /// that order.
-    pub fn overlapping_after(
+    pub(crate) fn overlapping_after(
         &self,
         arena: &Arena<T>,
         last: Handle<T>,

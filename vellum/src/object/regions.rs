@@ -199,7 +199,7 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
 
     /// The same for a copy that fork makes of another region, `original`, whose space's lock
     /// the caller has: they are in one set then, the copy as the younger.
-    pub fn insert_copy<P: Platform>(
+    pub(crate) fn insert_copy<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -304,7 +304,7 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     /// change their place or for good, the pass begins anew. So each region was
     /// done when `visit` last saw it, and none has come to lie before it since
     /// that was not. Returns whether the pass is over.
-    pub fn pass_by_age(
+    pub(crate) fn pass_by_age(
         &self,
         pin: &Pin<'_>,
         (first, end): (u64, u64),
@@ -346,7 +346,7 @@ impl<'a, T: MappedBy> ObjectRegions<'a, T> {
     /// Calls `visit` for every region that maps a page in `first..end`, in no
     /// order, until it breaks. The lock is held: `visit` may take table locks, and
     /// nothing else.
-    pub fn overlapping(
+    pub(crate) fn overlapping(
         &self,
         pin: &Pin<'_>,
         first: u64,

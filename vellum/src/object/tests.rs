@@ -8,6 +8,7 @@ use std::vec::Vec;
 use core::cell::Cell;
 use core::ops::ControlFlow;
 
+use super::radix::{Radix, RadixNode};
 use super::*;
 use crate::addr::Pfn;
 use crate::design::RegionIndex;

@@ -234,7 +234,7 @@ pub trait ReverseMap: Sized + Send + Sync + 'static {
     /// locked. `fresh` frames have never been mapped, or had no mapping left, and nobody else
     /// knows them. The records of private ones name the space and the page; owner and index are
     /// the design's from here on, which leaves alone what else the index's word says
-    /// ([`Frame::set_place`](crate::frame::Frame::set_place)).
+    /// (`Frame::set_place`).
     fn add<P: Platform>(
         &self,
         env: &Env<'_, P>,

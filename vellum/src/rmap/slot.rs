@@ -175,7 +175,7 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Puts the entry of a page in swap in the place of this one, which is none of a large
     /// leaf. The visitor answers [`super::Verdict::Unmapped`].
-    pub fn swap_out(&self, page: Swapped) -> Marks {
+    pub(crate) fn swap_out(&self, page: Swapped) -> Marks {
         debug_assert!(!self.is_large(), "a large leaf swapped out");
         let (old, _) = self
             .table
@@ -190,13 +190,13 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Whether it is one of a contiguous run, whose marks are about all of it.
     #[inline]
-    pub fn is_in_run(&self) -> bool {
+    pub(crate) fn is_in_run(&self) -> bool {
         self.table.is_in_run(self.index)
     }
 
     /// The table, if no entry of it is live now. Whoever cleared the last one
     /// unlinks the table after the visit (invariant 5).
-    pub fn emptied(&self) -> Option<Pfn> {
+    pub(crate) fn emptied(&self) -> Option<Pfn> {
         (self.table.live() == 0).then_some(self.table.table())
     }
 
@@ -209,7 +209,7 @@ impl<'a, F: Format> Slot<'a, F> {
     }
 
     /// Clears the dirty mark; returns whether it was set.
-    pub fn take_dirty(&self) -> bool {
+    pub(crate) fn take_dirty(&self) -> bool {
         if !F::marks(self.entry()).dirty {
             return false;
         }
@@ -234,7 +234,7 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Clears the accessed mark of an entry that is none of a contiguous run; returns whether
     /// it was set.
-    pub fn take_accessed(&self) -> bool {
+    pub(crate) fn take_accessed(&self) -> bool {
         self.table.take_accessed(self.index)
     }
 }

@@ -88,7 +88,7 @@ pub struct Place<'r, S, T> {
     pub space_state: &'r T,
     /// The design's state in the region.
     pub region: &'r S,
-    /// What [`Place::linear`] adds to a page, wrapping: the region's first linear
+    /// What `Place::linear` adds to a page, wrapping: the region's first linear
     /// index less its first page (Linux: `vm_pgoff - (vm_start >> PAGE_SHIFT)`).
     pub linear_offset: u64,
 }
@@ -98,7 +98,7 @@ impl<S, T> Place<'_, S, T> {
     /// there; in a region without object, the page that the memory was first
     /// mapped at. It survives fork, split, merge and mremap.
     #[inline]
-    pub fn linear(&self, page: Vpn) -> u64 {
+    pub(crate) fn linear(&self, page: Vpn) -> u64 {
         page.0.wrapping_add(self.linear_offset)
     }
 }
@@ -121,7 +121,7 @@ pub struct RegionRef<'r, S> {
     pub space: u32,
     /// Its pages.
     pub pages: PageRange,
-    /// Linear index of its first page; see [`Place::linear`].
+    /// Linear index of its first page; see `Place::linear`.
     pub first: u64,
     /// The design's state in it.
     pub state: &'r S,

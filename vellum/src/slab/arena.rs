@@ -233,7 +233,7 @@ impl<T: Item> Arena<T> {
     /// The slot of a handle that may be made up: `None` if there is no such
     /// slot. It need not be in use.
     #[inline]
-    pub fn try_get(&self, handle: Handle<T>) -> Option<&T> {
+    pub(crate) fn try_get(&self, handle: Handle<T>) -> Option<&T> {
         let raw = handle.raw();
         let slot = raw & self.slot_mask;
         let base = self.directory.entry(raw >> self.slot_bits)?.base::<T>();
@@ -256,7 +256,7 @@ impl<T: Item> Arena<T> {
 
     /// Where a value lies that was never in use, as a word like those of
     /// [`Arena::address`].
-    pub fn vacant_address(&self) -> u64 {
+    pub(crate) fn vacant_address(&self) -> u64 {
         core::ptr::from_ref(&*self.vacant).expose_provenance() as u64
     }
 
@@ -264,7 +264,7 @@ impl<T: Item> Arena<T> {
     /// address was read; the caller re-verifies.
     ///
     /// # Safety
-    /// [`Arena::address`] of this arena, or [`Arena::vacant_address`], returned `address`, and the
+    /// [`Arena::address`] of this arena, or `Arena::vacant_address`, returned `address`, and the
     /// caller sees what was written before that call: the address was published by a release and
     /// read by an acquire, or under a lock.
     #[inline]
@@ -349,7 +349,7 @@ impl<T: Item> Arena<T> {
         Ok(taken)
     }
 
-    /// Makes sure that the next `count` calls of [`Arena::take_reserved`]
+    /// Makes sure that the next `count` calls of `Arena::take_reserved`
     /// under this pin succeed, whatever is freed or retired in between. What
     /// is not taken stays with the CPU for its next reservation. No
     /// [`Arena::alloc`] or [`Arena::alloc_batch`] may come in between.
@@ -396,7 +396,7 @@ impl<T: Item> Arena<T> {
     /// # Panics
     /// If more slots are taken than were reserved.
     #[inline]
-    pub fn take_reserved(&self, pin: &Pin<'_>) -> Handle<T> {
+    pub(crate) fn take_reserved(&self, pin: &Pin<'_>) -> Handle<T> {
         let cache = self.caches.get(pin);
         let mut slot = cache.pop(self);
         if slot == 0 {
@@ -429,7 +429,7 @@ impl<T: Item> Arena<T> {
 
     /// Takes back a slot that stale readers must not see used anew: it is
     /// handed out again once everybody who is pinned now no longer is.
-    pub fn retire(&self, pin: &Pin<'_>, handle: Handle<T>) {
+    pub(crate) fn retire(&self, pin: &Pin<'_>, handle: Handle<T>) {
         debug_assert!(!handle.is_none(), "no slot to retire");
         let cache = self.caches.get(pin);
         let passed = cache.retire(self, handle.raw(), pin);

@@ -19,6 +19,7 @@ mod contiguous;
 mod files;
 mod folios;
 mod groups;
+mod handles;
 mod huge;
 mod huge_file;
 mod huge_growth;

@@ -71,7 +71,7 @@ impl RegionGate {
 
     /// Whether readers may enter.
     #[inline]
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.state.load(Ordering::Acquire) & CLOSED == 0
     }
 
@@ -162,7 +162,13 @@ impl Announcements {
     /// Waits until no CPU announces `key`, which is that of the region with this gate alone. It is
     /// closed, so that nobody enters anew. For `active` see [`Announcements::wait_out`].
     #[inline]
-    pub fn wait_out_one(&self, gate: &RegionGate, key: u64, active: ActiveSet<'_>, pin: &Pin<'_>) {
+    pub(crate) fn wait_out_one(
+        &self,
+        gate: &RegionGate,
+        key: u64,
+        active: ActiveSet<'_>,
+        pin: &Pin<'_>,
+    ) {
         // Whoever enters makes that known before a fence, and sees after it that the gate is
         // closed, or else is seen here.
         fence(Ordering::SeqCst);
@@ -175,7 +181,12 @@ impl Announcements {
     /// Waits until no CPU announces a key that `concerns` accepts. The gates of
     /// those regions are closed, so that nobody enters anew. Looks at the CPUs that
     /// are in `active`, where a CPU enters before it announces such a key.
-    pub fn wait_out(&self, active: ActiveSet<'_>, pin: &Pin<'_>, concerns: impl Fn(u64) -> bool) {
+    pub(crate) fn wait_out(
+        &self,
+        active: ActiveSet<'_>,
+        pin: &Pin<'_>,
+        concerns: impl Fn(u64) -> bool,
+    ) {
         // One fence for both: the set and then the slots are read after the gates
         // were closed.
         let mut room = CpuRoom::new();

@@ -156,7 +156,7 @@ impl BitGuard<'_, AtomicU64> {
     /// Unlocks and sets the rest of the word with one store. Every other
     /// writer of the word must hold the lock.
     #[inline]
-    pub fn unlock_with(self, value: u64) {
+    pub(crate) fn unlock_with(self, value: u64) {
         let value = value & !(1 << self.bit);
         report_lock(Kind::LockReleased, self.word);
         #[cfg(not(vellum_loom))]

@@ -31,7 +31,7 @@ pub struct RawLock(AtomicU32);
 impl RawLock {
     /// Waits until the lock is ours.
     #[inline]
-    pub fn acquire(&self, pin: &Pin<'_>) -> Waited {
+    pub(crate) fn acquire(&self, pin: &Pin<'_>) -> Waited {
         let free = (self.0).compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
         let waited = if free.is_ok() {
             Waited::default()
@@ -74,7 +74,7 @@ impl RawLock {
     }
 
     /// Whether somebody holds it.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 }
@@ -120,7 +120,7 @@ const WANTED: u8 = 0x80;
 impl ByteLock {
     /// Waits until the lock is ours.
     #[inline]
-    pub fn acquire(&self, bucket: &Bucket, pin: &Pin<'_>) -> Waited {
+    pub(crate) fn acquire(&self, bucket: &Bucket, pin: &Pin<'_>) -> Waited {
         let waited = if self.try_take() {
             Waited::default()
         } else {
@@ -175,7 +175,7 @@ impl ByteLock {
 
     /// Waits until the caller is a reader: others may be, too, and nobody has the lock alone.
     #[inline]
-    pub fn acquire_shared(&self, bucket: &Bucket, pin: &Pin<'_>) -> Waited {
+    pub(crate) fn acquire_shared(&self, bucket: &Bucket, pin: &Pin<'_>) -> Waited {
         let waited = if self.try_share() {
             Waited::default()
         } else {
@@ -188,7 +188,7 @@ impl ByteLock {
 
     /// Ends what [`ByteLock::acquire_shared`] began.
     #[inline]
-    pub fn release_shared(&self, bucket: &Bucket, pin: &Pin<'_>) {
+    pub(crate) fn release_shared(&self, bucket: &Bucket, pin: &Pin<'_>) {
         report_lock(Kind::LockReleased, &self.0);
         let before = self.0.fetch_sub(1, Ordering::Release);
         let readers = before & !WANTED;
@@ -203,7 +203,7 @@ impl ByteLock {
     /// Makes the only reader the one who has the lock alone, which it stays until
     /// [`ByteLock::share`]. If there are others, nothing is changed.
     #[inline]
-    pub fn try_upgrade(&self) -> bool {
+    pub(crate) fn try_upgrade(&self) -> bool {
         match self.0.load(Ordering::Relaxed) {
             one if one & !WANTED == 1 => self.exchange(one, ALONE),
             _ => false,
@@ -271,7 +271,7 @@ impl ByteLock {
 
     /// Whether somebody holds it.
     #[inline]
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 }

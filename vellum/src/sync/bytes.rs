@@ -69,7 +69,7 @@ pub fn prefetch<T>(value: &T) {
 
 /// The same for the line at an address, which may be no memory's.
 #[inline]
-pub fn prefetch_at(address: *const u8) {
+pub(crate) fn prefetch_at(address: *const u8) {
     report(Kind::Prefetch, address, 1);
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching has no effect on memory and never faults, and the

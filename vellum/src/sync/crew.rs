@@ -44,7 +44,7 @@ impl Crew {
 
     /// Waits until another one has ended after the caller did; `ended` is what
     /// [`Crew::end`] has returned. False if none is busy. Not pinned.
-    pub fn wait_for_another<'p, P: Platform>(
+    pub(crate) fn wait_for_another<'p, P: Platform>(
         &self,
         ended: u32,
         table: &WaitTable,

@@ -42,7 +42,7 @@ impl CutCount {
     }
 
     /// Counts a change that is made in one step: before, what comes after it cannot be read.
-    pub fn count_one(&self) {
+    pub(crate) fn count_one(&self) {
         self.0.fetch_add(CUT, Ordering::AcqRel);
     }
 }

@@ -167,7 +167,7 @@ impl Epochs {
     /// # Safety
     /// As for [`Epochs::enter`].
     #[inline]
-    pub unsafe fn enter_with<'a>(
+    pub(crate) unsafe fn enter_with<'a>(
         &'a self,
         host: &'a dyn PinHost,
         cpu: CpuId,
@@ -191,7 +191,7 @@ impl Epochs {
     /// As for [`Epochs::enter`]. The last access to memory that `exchange` makes is
     /// an atomic exchange.
     #[inline]
-    pub unsafe fn enter_by_exchange<'a>(
+    pub(crate) unsafe fn enter_by_exchange<'a>(
         &'a self,
         host: &'a dyn PinHost,
         cpu: CpuId,
@@ -258,7 +258,7 @@ impl Epochs {
     ///
     /// Nobody waits longer for this: a pinned CPU that stops in the middle would keep the epoch
     /// from moving on all the same.
-    pub fn try_advance_alone(&self, pin: &Pin<'_>) -> bool {
+    pub(crate) fn try_advance_alone(&self, pin: &Pin<'_>) -> bool {
         debug_assert!(pin.is_of(self), "a pin of other epochs");
         let advancing = &self.advancing.0;
         if advancing.load(Ordering::Relaxed) || advancing.swap(true, Ordering::Acquire) {
@@ -296,7 +296,7 @@ impl Epochs {
 
     /// Waits, with `relax` and the number of rounds so far, until every pin has ended that is there
     /// now. Whoever is pinned later sees what the caller, who is not pinned, stored before.
-    pub fn wait_for_pins(&self, relax: impl Fn(u32)) {
+    pub(crate) fn wait_for_pins(&self, relax: impl Fn(u32)) {
         let stamp = self.stamp();
         let mut spins = 0;
         loop {
@@ -348,7 +348,7 @@ impl Pin<'_> {
 
     /// Checks in debug builds that the CPU holds exactly `locks` spin locks.
     #[inline]
-    pub fn assert_holds(&self, locks: u32) {
+    pub(crate) fn assert_holds(&self, locks: u32) {
         #[cfg(debug_assertions)]
         {
             let held = self.held().count();
@@ -381,7 +381,7 @@ impl Pin<'_> {
     /// Whether the pin is announced in these epochs, those of one manager, and so
     /// proves to be on a CPU of that manager.
     #[inline]
-    pub fn is_of(&self, epochs: &Epochs) -> bool {
+    pub(crate) fn is_of(&self, epochs: &Epochs) -> bool {
         core::ptr::eq(self.epochs, epochs)
     }
 

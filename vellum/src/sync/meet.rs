@@ -73,7 +73,7 @@ impl<'s> ActiveSet<'s> {
     /// the caller reads next is read after the change, too. `room` holds the answer on
     /// machines of more than 64 CPUs.
     #[inline]
-    pub fn after_change<'r>(self, room: &'r mut CpuRoom) -> CpuSet<'r> {
+    pub(crate) fn after_change<'r>(self, room: &'r mut CpuRoom) -> CpuSet<'r> {
         fence(Ordering::SeqCst);
         match self.many {
             None => CpuSet::from_bits(self.few.0.load(Ordering::Acquire)),
@@ -84,7 +84,7 @@ impl<'s> ActiveSet<'s> {
     /// Whether another CPU than `cpu`, which has entered, has or had. A guess: nothing
     /// orders this.
     #[inline]
-    pub fn has_others(self, cpu: CpuId) -> bool {
+    pub(crate) fn has_others(self, cpu: CpuId) -> bool {
         match self.many {
             None => self.few.0.load(Ordering::Relaxed) & !CpuSet::bit(cpu) != 0,
             Some(many) => many.has_others(CpuWords::place(cpu, self.shift())),
@@ -167,7 +167,7 @@ impl DirtyMarks {
     /// Marks `bits`, after everything that the caller has changed there. Returns those
     /// that were not marked; writes nothing if all were.
     #[inline]
-    pub fn mark_after_change(&self, bits: u64) -> u64 {
+    pub(crate) fn mark_after_change(&self, bits: u64) -> u64 {
         fence(Ordering::SeqCst);
         if self.0.load(Ordering::Relaxed) & bits == bits {
             return 0;
@@ -178,7 +178,7 @@ impl DirtyMarks {
     /// Takes the marks of `bits` away, before the caller copies what is there. Returns those
     /// there were.
     #[inline]
-    pub fn take_before_copy(&self, bits: u64) -> u64 {
+    pub(crate) fn take_before_copy(&self, bits: u64) -> u64 {
         if self.0.load(Ordering::Relaxed) & bits == 0 {
             return 0;
         }
@@ -210,12 +210,12 @@ impl Length {
     }
 
     /// Makes it at least `length`.
-    pub fn extend_to(&self, length: u64) {
+    pub(crate) fn extend_to(&self, length: u64) {
         self.0.fetch_max(length, Ordering::AcqRel);
     }
 
     /// Sets the length, and then does `look`.
-    pub fn set_then<T>(&self, length: u64, look: impl FnOnce() -> T) -> T {
+    pub(crate) fn set_then<T>(&self, length: u64, look: impl FnOnce() -> T) -> T {
         self.0.store(length, Ordering::Release);
         fence(Ordering::SeqCst);
         look()

@@ -46,29 +46,29 @@ mod underway;
 pub(crate) mod users;
 mod wait;
 
-pub use announce::{Announcements, Expected, RegionGate, SharedAccess};
+pub(crate) use announce::{Announcements, Expected, RegionGate, SharedAccess};
 #[cfg(not(vellum_loom))]
 pub(crate) use batched::BatchedCounts;
 #[cfg(not(vellum_loom))]
 pub(crate) use bit::set_beside;
-pub use bit::{BitGuard, BitLock};
-pub use byte::{Bucket, ByteLock, RawLock, Waited};
+pub(crate) use bit::{BitGuard, BitLock};
+pub(crate) use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use counter::Counter;
-pub use crew::Crew;
-pub use cuts::{Cut, CutCount};
+pub(crate) use crew::Crew;
+pub(crate) use cuts::CutCount;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
 #[cfg(not(vellum_loom))]
 pub(crate) use held::Held;
-pub use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
-pub use nested::NestedLock;
+pub(crate) use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
+pub(crate) use nested::NestedLock;
 #[cfg(not(vellum_loom))]
 pub(crate) use once::OnceBox;
 pub use percpu::{CachePadded, PerCpu};
 #[cfg(vellum_loom)]
 pub use queue::{QueueNode, Queues, Tail};
-pub use range::{HeldRange, RangeLock};
+pub(crate) use range::{HeldRange, RangeLock};
 pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
-pub use turns::{LockTurn, Turn};
-pub use underway::Underway;
-pub use wait::{SleepLock, WaitTable};
+pub(crate) use turns::{LockTurn, Turn};
+pub(crate) use underway::Underway;
+pub(crate) use wait::{SleepLock, WaitTable};

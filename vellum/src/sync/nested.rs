@@ -24,7 +24,7 @@ pub struct NestedLock {
 impl NestedLock {
     /// Waits until the lock is that of the pin's CPU, once more if it is already.
     #[inline]
-    pub fn acquire(&self, pin: &Pin<'_>) {
+    pub(crate) fn acquire(&self, pin: &Pin<'_>) {
         if !self.try_acquire(pin) {
             self.wait(pin);
         }
@@ -32,7 +32,7 @@ impl NestedLock {
 
     /// Takes the lock if it is free, or that of the pin's CPU already.
     #[inline]
-    pub fn try_acquire(&self, pin: &Pin<'_>) -> bool {
+    pub(crate) fn try_acquire(&self, pin: &Pin<'_>) -> bool {
         let own = u32::from(pin.cpu().0) + 1;
         match (self.holder).compare_exchange(FREE, own, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => report_lock(Kind::LockTaken, &self.holder),
@@ -77,7 +77,7 @@ impl NestedLock {
     }
 
     /// Whether somebody holds it.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.holder.load(Ordering::Relaxed) != FREE
     }
 }

@@ -52,3 +52,35 @@ impl<T> OnceBox<T> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::vec::Vec;
+
+    #[test]
+    fn one_of_many_values_stays_and_is_seen_whole() {
+        for _ in 0..100 {
+            let place = OnceBox::default();
+            let place = &place;
+            let set = thread::scope(|scope| {
+                let setters: Vec<_> = (0..3_u64)
+                    .map(|value| {
+                        scope.spawn(move || {
+                            let is_set = place.set(Box::new([value; 8]));
+                            let seen = place.get().copied();
+                            assert!(seen.is_none_or(|seen| seen == [seen[0]; 8]));
+                            (is_set, value)
+                        })
+                    })
+                    .collect();
+                let ended = setters.into_iter().map(|setter| setter.join());
+                ended.map(Result::unwrap).collect::<Vec<_>>()
+            });
+            let winners: Vec<u64> = set.iter().filter(|set| set.0).map(|set| set.1).collect();
+            assert_eq!(winners.len(), 1);
+            assert_eq!(place.get(), Some(&[winners[0]; 8]));
+        }
+    }
+}

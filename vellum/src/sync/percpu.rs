@@ -66,7 +66,7 @@ impl<T> PerCpu<T> {
     ///
     /// # Safety
     /// `make` leaves a value there.
-    pub unsafe fn new_in_place(cpus: usize, mut make: impl FnMut(CpuId, *mut T)) -> Self {
+    pub(crate) unsafe fn new_in_place(cpus: usize, mut make: impl FnMut(CpuId, *mut T)) -> Self {
         let mut slots = Box::<[CachePadded<T>]>::new_uninit_slice(cpus);
         for (cpu, slot) in slots.iter_mut().enumerate() {
             let place = slot.as_mut_ptr();

@@ -305,7 +305,7 @@ impl RangeLock {
     }
 
     /// Whether somebody holds a range or waits for one.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.taken.load(Ordering::Relaxed) != 0
     }
 

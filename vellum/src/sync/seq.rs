@@ -38,7 +38,7 @@ impl SeqCount {
     /// handed the item on, that the count has changed since. A reader that then sees one of
     /// the stores sees the change, too, and [`SeqCount::valid`] tells it to read again.
     #[inline]
-    pub fn before_reuse() {
+    pub(crate) fn before_reuse() {
         fence(Ordering::Release);
     }
 

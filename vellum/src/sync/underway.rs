@@ -27,7 +27,7 @@ impl Underway {
 
     /// Whether somebody waits for the end of all of it.
     #[inline]
-    pub fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) != 0
     }
 

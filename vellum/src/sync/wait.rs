@@ -153,7 +153,7 @@ impl WaitTable {
 
     /// An empty table for `cpus` CPUs, with queues in which those stand who wait for a
     /// [`SleepLock`].
-    pub fn with_queues(cpus: usize) -> Self {
+    pub(crate) fn with_queues(cpus: usize) -> Self {
         let buckets = (0..BUCKETS).map(|_| CachePadded::default());
         let buckets: Box<[CachePadded<SpinLock<Bucket>>]> = buckets.collect();
         name("WaitTable", &[], buckets.as_ptr(), BUCKETS);
@@ -181,7 +181,7 @@ impl WaitTable {
     ///
     /// # Panics
     /// If it has to sleep and the caller is pinned.
-    pub fn sleep_if<'p, P: Platform>(
+    pub(crate) fn sleep_if<'p, P: Platform>(
         &self,
         key: u64,
         platform: &P,
@@ -363,7 +363,7 @@ impl SleepLock {
     }
 
     /// Whether somebody holds it.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.state.load(Ordering::Relaxed) != FREE
     }
 

@@ -134,7 +134,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// it reads the space's tables, so that one which is not in it when the
     /// entries have been changed has seen none of the old ones.
     #[inline]
-    pub fn following(mut self, active: ActiveSet<'g>) -> Self {
+    pub(crate) fn following(mut self, active: ActiveSet<'g>) -> Self {
         self.live = Some(active);
         self
     }
@@ -142,7 +142,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// Whether no CPU can hold a translation, now or later: what is unmapped is
     /// free at once.
     #[inline]
-    pub fn needs_no_flush(&self) -> bool {
+    pub(crate) fn needs_no_flush(&self) -> bool {
         self.live.is_none() && self.target.cpus.is_empty()
     }
 
@@ -167,7 +167,7 @@ impl<'g, P: Platform> Gather<'g, P> {
 
     /// The translations of the pages of a large leaf were removed or lost rights.
     #[inline]
-    pub fn stale_leaf(&mut self, page: Vpn, pages: u64) {
+    pub(crate) fn stale_leaf(&mut self, page: Vpn, pages: u64) {
         self.stale(page);
         self.stale(page.offset(pages - 1));
     }
@@ -199,7 +199,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     /// until the flush a CPU may store to it without setting a mark anywhere,
     /// so it is marked dirty after the flush.
     #[inline]
-    pub fn dirty_frame(&mut self, frame: Pfn) {
+    pub(crate) fn dirty_frame(&mut self, frame: Pfn) {
         if self.needs_no_flush() {
             self.memory.put(self.pin, frame);
             return;

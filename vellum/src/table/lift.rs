@@ -36,7 +36,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// it. An entry that is empty because its table is being moved is waited for, and so is
     /// a large leaf that is being split, or a contiguous run that ends.
     #[inline]
-    pub fn peek_settled(&self, page: Vpn) -> (u64, u32) {
+    pub(crate) fn peek_settled(&self, page: Vpn) -> (u64, u32) {
         let (entry, level) = self.peek(page);
         // A leaf that is being split, and entries of a contiguous run that ends, forbid
         // everything meanwhile.

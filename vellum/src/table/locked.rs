@@ -271,13 +271,13 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// Fetches the next line of entries: faults mostly come in ascending order,
     /// and a table that was kept all zero is in no cache when it is used again.
     #[inline]
-    pub fn fetch_behind(&self, index: usize) {
+    pub(crate) fn fetch_behind(&self, index: usize) {
         self.fetch(index + LINE_ENTRIES);
     }
 
     /// The same behind a row of `count` entries that came at once, for the next such row.
     #[inline]
-    pub fn fetch_row_behind(&self, index: usize, count: usize) {
+    pub(crate) fn fetch_row_behind(&self, index: usize, count: usize) {
         for line in (0..count).step_by(LINE_ENTRIES) {
             self.fetch(index + count + line);
         }
@@ -301,7 +301,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// [`LockedTable::fill`] of `count` entries from `first` on, with what `entry` makes of
     /// their place in the row.
     #[inline]
-    pub fn fill_row(&self, first: usize, count: usize, entry: impl Fn(usize) -> u64) {
+    pub(crate) fn fill_row(&self, first: usize, count: usize, entry: impl Fn(usize) -> u64) {
         debug_assert!(self.are_empty(first, count), "entry filled twice");
         for (step, word) in self.words()[first..first + count].iter().enumerate() {
             word.store(F::stored(entry(step)), Ordering::Release);

@@ -61,7 +61,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// The same tables, whose locks are all `whole`, if there is one. Everybody who locks
     /// tables of the space says so.
     #[inline]
-    pub fn under(self, whole: SpaceLock<'a>) -> Self {
+    pub(crate) fn under(self, whole: SpaceLock<'a>) -> Self {
         Tables { whole, ..self }
     }
 
@@ -69,7 +69,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// `keeps` says so: those above are shared by pages that lie far apart. What they leave is for
     /// [`Tables::unlink_kept`].
     #[inline]
-    pub fn keeping_upper(self, keeps: bool) -> Self {
+    pub(crate) fn keeping_upper(self, keeps: bool) -> Self {
         Tables {
             kept_from: Self::kept_from(keeps),
             ..self
@@ -79,7 +79,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// For one of many CPUs that may link tables at once, who holds no spin lock when it does:
     /// they wait for each other in a queue.
     #[inline]
-    pub fn by_turns(self) -> Self {
+    pub(crate) fn by_turns(self) -> Self {
         Tables {
             is_by_turns: true,
             ..self
@@ -87,7 +87,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     /// Unlinks the empty tables that stayed linked, and no others.
-    pub fn unlink_kept(self, gather: &mut Gather<'_, P>) {
+    pub(crate) fn unlink_kept(self, gather: &mut Gather<'_, P>) {
         let tables = self.keeping_upper(false);
         let mut next = Vpn(0);
         while next < F::USER_END {
@@ -171,14 +171,14 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     }
 
     /// The level-1 table that holds the entry for `page`, if there is one.
-    pub fn leaf_table(&self, page: Vpn) -> Option<Pfn> {
+    pub(crate) fn leaf_table(&self, page: Vpn) -> Option<Pfn> {
         let (table, level, _) = self.way_to(page, 1);
         (level == 1).then_some(table)
     }
 
     /// The entry of a leaf that covers `page`, or where one of level 1 would be, if there is
     /// a table for that.
-    pub fn leaf_entry(&self, page: Vpn) -> Option<PteRef> {
+    pub(crate) fn leaf_entry(&self, page: Vpn) -> Option<PteRef> {
         let (table, level, entry) = self.way_to(page, 1);
         let is_leaf = level == 1 || F::is_mapped(entry) && F::is_leaf(entry, level);
         is_leaf.then(|| PteRef {
@@ -190,7 +190,7 @@ impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
     /// Whether an entry of `range` maps a page. Reads without locks: the answer is
     /// good for a caller who keeps others from filling entries of the range, and has
     /// waited for those who did.
-    pub fn has_leaves(&self, range: PageRange) -> bool {
+    pub(crate) fn has_leaves(&self, range: PageRange) -> bool {
         let mut next = range.start;
         while next < range.end {
             let (table, level, entry) = self.way_to(next, 1);
@@ -372,7 +372,7 @@ pub struct Spans<'t, 'a, P: Platform, F> {
 impl<'a, P: Platform, F: Format> Spans<'_, 'a, P, F> {
     /// Continues from `page`, which is in the range: for callers that had to
     /// let go of a table half done.
-    pub fn rewind(&mut self, page: Vpn) {
+    pub(crate) fn rewind(&mut self, page: Vpn) {
         self.next = page;
     }
 

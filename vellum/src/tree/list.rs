@@ -79,7 +79,7 @@ impl<'a, T: IntervalItem> IntervalList<'a, T> {
 
     /// Looks at every item, oldest first, and calls `visit` for those that cover
     /// a number in `first..end`, until it breaks.
-    pub fn overlapping(
+    pub(crate) fn overlapping(
         &self,
         first: u64,
         end: u64,
@@ -89,7 +89,7 @@ impl<'a, T: IntervalItem> IntervalList<'a, T> {
     }
 
     /// The same for the items that are younger than `last`, which is in the list.
-    pub fn overlapping_after(
+    pub(crate) fn overlapping_after(
         &self,
         last: Handle<T>,
         first: u64,

@@ -19,6 +19,7 @@ pub mod addr;
 #[allow(dead_code, reason = "the models use a part of it")]
 #[path = "../../../../vellum/src/platform.rs"]
 pub mod platform;
+#[allow(dead_code, unused_imports, reason = "the models use a part of it")]
 #[path = "../../../../vellum/src/sync/mod.rs"]
 pub mod sync;
 

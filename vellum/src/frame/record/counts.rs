@@ -55,12 +55,12 @@ impl Counts {
 ///
 /// Whoever maps a page of an object counts the mapping and then looks whether the
 /// page is locked or has left the object; whoever takes it out locks it and then
-/// looks at the count ([`Frame::maps_after_lock`]). One of the two sees the other.
+/// looks at the count (`Frame::maps_after_lock`). One of the two sees the other.
 #[derive(Clone, Copy, Debug)]
 pub struct MappingsCounted(());
 
 impl MappingsCounted {
-    /// After [`Frame::adopt_mapping`] or [`Frame::try_map`], once for all.
+    /// After `Frame::adopt_mapping` or [`Frame::try_map`], once for all.
     #[inline]
     pub fn now() -> Self {
         fence(Ordering::SeqCst);
@@ -123,7 +123,7 @@ impl Frame {
 
     /// A reference that the caller holds becomes that of a PTE.
     #[inline]
-    pub fn adopt_mapping(&self) {
+    pub(crate) fn adopt_mapping(&self) {
         self.counts.fetch_add(ONE_MAP, Ordering::Relaxed);
     }
 
@@ -146,7 +146,7 @@ impl Frame {
     /// reference goes with it. True if that was the last reference, and the
     /// frame is the caller's.
     #[inline]
-    pub fn put_mapping(&self) -> bool {
+    pub(crate) fn put_mapping(&self) -> bool {
         let old = Counts(self.counts.fetch_sub(ONE_REF + ONE_MAP, Ordering::AcqRel));
         debug_assert!(old.refs() > 0 && old.maps() > 0, "mapping dropped twice");
         old.refs() == 1
@@ -165,13 +165,13 @@ impl Frame {
     /// For a caller that has locked pages, before it reads their counts; see
     /// [`MappingsCounted`].
     #[inline]
-    pub fn fence_after_locks() {
+    pub(crate) fn fence_after_locks() {
         fence(Ordering::SeqCst);
     }
 
     /// PTEs that map the frame, for a caller that has locked the page.
     #[inline]
-    pub fn maps_after_lock(&self) -> u32 {
+    pub(crate) fn maps_after_lock(&self) -> u32 {
         Frame::fence_after_locks();
         self.counts().maps()
     }
@@ -180,7 +180,7 @@ impl Frame {
     /// mapping went, a visit may have renamed the frame under the lock of that
     /// entry's table.
     #[inline]
-    pub fn owner_after_last_mapping(&self) -> u32 {
+    pub(crate) fn owner_after_last_mapping(&self) -> u32 {
         fence(Ordering::Acquire);
         self.owner()
     }
@@ -188,7 +188,7 @@ impl Frame {
     /// Takes a reference on a frame that may be on its way out: fails if it
     /// has none.
     #[inline]
-    pub fn try_get(&self, turn: Turn<'_>) -> bool {
+    pub(crate) fn try_get(&self, turn: Turn<'_>) -> bool {
         self.try_add(turn, ONE_REF, |counts| counts.refs() != 0)
             .is_some()
     }
@@ -198,7 +198,7 @@ impl Frame {
     /// those of one that is about to be by a store that this either sees or does not. Returns
     /// the counts before: if they are a whole run's, the reference is one to the run.
     #[inline]
-    pub fn try_get_mapped(&self, turn: Turn<'_>) -> Option<Counts> {
+    pub(crate) fn try_get_mapped(&self, turn: Turn<'_>) -> Option<Counts> {
         self.try_add(turn, ONE_REF, |counts| counts.maps() != 0)
     }
 
@@ -236,7 +236,7 @@ impl Frame {
     /// Drops a reference if there is no other, and nothing else keeps the frame: it is the
     /// caller's then. False, and nothing changed, otherwise.
     #[inline]
-    pub fn put_if_last(&self) -> bool {
+    pub(crate) fn put_if_last(&self) -> bool {
         self.counts
             .compare_exchange(ONE_REF, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()

@@ -1,5 +1,6 @@
 //! The regions of an object: in one tree, in several, and in lists.
 
+use super::super::regions::ObjectRegions;
 use super::super::spread::Spread;
 use super::*;
 

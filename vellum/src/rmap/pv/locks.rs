@@ -227,7 +227,7 @@ impl PvListLocks {
     }
 
     #[inline]
-    pub fn acquire(&self, lock: LockName, pin: &Pin<'_>) -> Waited {
+    pub(crate) fn acquire(&self, lock: LockName, pin: &Pin<'_>) -> Waited {
         let number = lock.number();
         match self.kind {
             PvLock::Hashed => self.hashed[number as usize].0.acquire(pin),
@@ -300,7 +300,7 @@ impl PvListLocks {
     }
 
     /// Whether the lock of a page is held, for audits.
-    pub fn is_held(&self, frame: Pfn) -> bool {
+    pub(crate) fn is_held(&self, frame: Pfn) -> bool {
         let number = self.of(frame).number();
         match self.kind {
             PvLock::Hashed => self.hashed[number as usize].0.is_held(),

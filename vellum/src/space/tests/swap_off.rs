@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::design::variants;
 use crate::rmap::ReverseMap;
-use crate::swap::{SwapArea, SwapOffError};
+use crate::swap::{SwapArea, SwapOffError, SwapOnError};
 
 const AT: u64 = 1000;
 const STORE: u64 = 77;
@@ -16,6 +16,25 @@ fn area(store: u64, slots: u64, priority: i32) -> SwapArea {
         slots,
         priority,
     }
+}
+
+#[test]
+fn a_store_is_one_area_until_it_is_taken_away() {
+    let vm: TestVm = vm_with("", 512);
+    vm.swap_on(area(STORE, 64, 0)).unwrap();
+    for slots in [64, 128] {
+        let again = vm.swap_on(area(STORE, slots, 1));
+        assert_eq!(again, Err(SwapOnError::InUse), "{slots} slots");
+    }
+    vm.swap_off(STORE).unwrap();
+    assert_eq!(vm.swap_off(STORE), Err(SwapOffError::NoArea));
+    vm.swap_on(area(STORE, 64, 1)).unwrap();
+    let areas = vm.swap_areas();
+    assert_eq!((areas.len(), areas[0].priority), (1, 1), "the same again");
+    vm.swap_off(STORE).unwrap();
+    vm.swap_on(area(STORE, 128, 0)).unwrap();
+    let slots: Vec<u64> = vm.swap_areas().iter().map(|area| area.slots).collect();
+    assert_eq!(slots, [64, 128], "another one, beside one that is off");
 }
 
 /// A parent and a child that share private pages in swap, one without rights, and an object

@@ -111,7 +111,7 @@ impl Warm {
     }
 
     /// Empty stacks, and a depot for each zone.
-    pub fn with_depots<P: Platform>(memory: &PhysicalMemory<P>) -> Warm {
+    pub(crate) fn with_depots<P: Platform>(memory: &PhysicalMemory<P>) -> Warm {
         let zones = 0..memory.zone_count();
         Warm {
             depots: zones.map(|_| CachePadded(TableDepot::new())).collect(),

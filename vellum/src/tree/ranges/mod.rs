@@ -98,7 +98,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     /// Asks for the lines of the root, for who is about to search it and finds them on
     /// another CPU.
     #[cold]
-    pub fn fetch_root(&self) {
+    pub(crate) fn fetch_root(&self) {
         if let Some(root) = self.node(self.root()) {
             root.fetch(0..root.count());
         }

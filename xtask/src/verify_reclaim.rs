@@ -213,7 +213,8 @@ fn with_memory(case: &Case<'_>, ram_bytes: u64) -> Result<String, String> {
     let verified = verify(case.workload, engine.as_ref(), |_| true);
     let verified = verified
         .map_err(|refutation| refutation.to_string())?
-        .ok_or("it was not finished")?;
+        .ok_or("it was not finished")?
+        .verified;
     let counters = engine.counters();
     let count = |wanted: &str| {
         let mut found = counters.iter().filter(|(name, _)| *name == wanted);
@@ -248,7 +249,8 @@ fn in_groups(case: &Case<'_>, peak: u64, bytes: u64) -> Result<String, String> {
     changed?;
     let verified = verified
         .map_err(|refutation| refutation.to_string())?
-        .ok_or("it was not finished")?;
+        .ok_or("it was not finished")?
+        .verified;
     let given = changes.finish();
     match given.reclaimed {
         0 => Err("no page left: limits were wide enough".into()),

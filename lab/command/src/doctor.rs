@@ -18,7 +18,7 @@ use crate::bench::host::forkfault::Helper;
 use crate::bench::host::sdet::script;
 use crate::bench::host::{self, HostError, tools, tree};
 use crate::failure::Failure;
-use crate::linux::entry::EntryCost;
+use crate::linux::entry;
 use crate::linux::files::ScratchFiles;
 use crate::linux::{LinuxError, supported};
 use crate::replay::ram;
@@ -233,7 +233,7 @@ fn linux() -> Result<String, Missing> {
         Missing::new(missing.what, "name another directory with --scratch DIR")
     })?;
     let helper = Helper::this().map_err(Missing::of)?;
-    let entry = EntryCost::measure(&helper, &Interrupt::manual()).map_err(failed)?;
+    let entry = entry::measure(&helper, &Interrupt::manual()).map_err(failed)?;
     Ok(format!(
         "{}; a system call takes {:.0} ns, a trap {:.0} ns",
         host::kernel_release(),

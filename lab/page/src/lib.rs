@@ -1,6 +1,6 @@
 //! Results of the `vellum` command as one HTML page that needs nothing else.
 //!
-//! [`result::Loaded`] reads the JSON that the commands write. [`render`] makes a page of
+//! [`vellum_results::Loaded`] is a result that a command wrote. [`render`] makes a page of
 //! one result or several: it opens without a network, holds its pictures as SVG, and
 //! reads well without scripts, which only sort tables, hide arms, zoom and point.
 //! [`headline`] is the answer of a result alone, for lists of results.
@@ -13,9 +13,7 @@ mod draw;
 mod grid;
 mod kinds;
 mod page;
-pub mod result;
 mod words;
 
 pub use kinds::Answer;
 pub use page::{Overview, headline, picture, render};
-pub use result::{Loaded, ReadError};

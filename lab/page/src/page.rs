@@ -5,9 +5,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::draw::{forest, marks, marks::Arm};
 use crate::grid::{Cell, Grid};
 use crate::kinds::{self, Answer, Shown};
-use crate::result::run::{Run, command_line};
-use crate::result::{Figure, Loaded};
 use crate::words;
+use vellum_results::run::{Run, command_line};
+use vellum_results::{Figure, Loaded};
 
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/script.js");

@@ -2,7 +2,7 @@
 
 use vellum_terminal::table::grouped;
 
-use crate::result::Figure;
+use vellum_results::Figure;
 
 /// A share as percent, with as many digits as tell something.
 pub fn percent(share: f64) -> String {

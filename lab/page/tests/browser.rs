@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use vellum_page::{Loaded, Overview, render};
+use vellum_page::{Overview, render};
+use vellum_results::Loaded;
 use vellum_testing::Scratch;
 use vellum_testing::browser::{Browser, Look};
 

@@ -9,11 +9,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use vellum_results::profile::{Change, Difference};
+use vellum_terminal::table::{Table, grouped};
 
 use crate::Profile;
 use crate::groups::Groups;
-use vellum_terminal::table::{Table, grouped};
 
 /// Name of the line about all ticks.
 const TOTAL: &str = "total";
@@ -59,83 +59,36 @@ impl Options {
     }
 }
 
-/// What became of the ticks of one name.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Change {
-    /// Function or group.
-    pub name: String,
-    /// Ticks in the old profile.
-    pub old: u64,
-    /// Ticks in the new profile.
-    pub new: u64,
-    /// New minus old; positive is worse in the new profile.
-    pub delta: i128,
-    /// `delta` as a percentage of `old`; 0 if `old` is 0.
-    pub percent: f64,
-    /// Standard error of `delta` if ticks are samples taken at random moments:
-    /// the square root of their number.
-    pub error: f64,
-}
-
-impl Change {
-    fn new(name: &str, [old, new]: [u64; 2], compat: bool) -> Self {
-        let delta = i128::from(new) - i128::from(old);
-        let percent = match (old, compat) {
-            (0, _) => 0.0,
-            (old, true) => (100 * delta).div_euclid(i128::from(old)) as f64,
-            (old, false) => 100.0 * delta as f64 / old as f64,
-        };
-        Self {
-            name: name.to_owned(),
-            old,
-            new,
-            delta,
-            percent,
-            error: (old as f64 + new as f64).sqrt(),
-        }
-    }
-
-    /// Whether the change is more than twice its standard error.
-    pub fn is_significant(&self) -> bool {
-        self.delta.unsigned_abs() as f64 > 2.0 * self.error
-    }
-
-    fn line(&self) -> String {
-        let Self {
-            name,
-            delta,
-            percent,
-            ..
-        } = self;
-        format!("{delta:>10}  {percent:>6.1}% {name}")
+/// What became of the ticks of `name`.
+fn change(name: &str, [old, new]: [u64; 2], compat: bool) -> Change {
+    let delta = i128::from(new) - i128::from(old);
+    let percent = match (old, compat) {
+        (0, _) => 0.0,
+        (old, true) => (100 * delta).div_euclid(i128::from(old)) as f64,
+        (old, false) => 100.0 * delta as f64 / old as f64,
+    };
+    Change {
+        name: name.to_owned(),
+        old,
+        new,
+        delta,
+        percent,
+        error: (old as f64 + new as f64).sqrt(),
     }
 }
 
-/// The comparison of two profiles.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct DiffProfile {
-    /// The first line that is printed.
-    pub heading: String,
-    /// Name of the old profile.
-    pub old: String,
-    /// Name of the new profile.
-    pub new: String,
-    /// All ticks.
-    pub total: Change,
-    /// Functions whose ticks changed, by change, descending, without the total.
-    pub changes: Vec<Change>,
-    /// Sums over groups, by change, descending; groups without ticks are left
-    /// out.
-    pub groups: Vec<Change>,
-    #[serde(skip)]
-    shown: Option<Shown>,
-    #[serde(skip)]
-    errors: bool,
+fn line(change: &Change) -> String {
+    let Change {
+        name,
+        delta,
+        percent,
+        ..
+    } = change;
+    format!("{delta:>10}  {percent:>6.1}% {name}")
 }
 
 /// Compares two profiles.
-pub fn diffprofile(old: &Profile, new: &Profile, options: &Options) -> DiffProfile {
-    let change = |name: &str, ticks| Change::new(name, ticks, options.compat);
+pub fn diffprofile(old: &Profile, new: &Profile, options: &Options) -> Difference {
     let mut changes = changes(&old.flat(), &new.flat(), options.compat);
     changes.retain(|change| change.delta != 0);
     let groups = match options.groups.is_empty() {
@@ -149,74 +102,65 @@ pub fn diffprofile(old: &Profile, new: &Profile, options: &Options) -> DiffProfi
         "" => String::new(),
         title => format!("{title}, "),
     };
-    DiffProfile {
+    Difference {
         heading: format!("diffprofile ({title}+ worse in {})", options.new_name),
         old: old.name.clone(),
         new: new.name.clone(),
-        total: change(TOTAL, [old.total(), new.total()]),
+        total: change(TOTAL, [old.total(), new.total()], options.compat),
         changes,
         groups,
-        shown: Some(options.shown),
-        errors: options.errors,
     }
 }
 
-impl DiffProfile {
-    /// The lines of the format, the total among them, without the heading.
-    pub fn lines(&self) -> Vec<String> {
-        let mut changes: Vec<&Change> = self.changes.iter().collect();
-        if self.total.delta != 0 {
-            changes.push(&self.total);
-        }
-        sort(&mut changes);
-        let line = |change: &&Change| match self.errors {
-            false => change.line(),
-            true => format!(
-                "{}  ({} -> {}, \u{b1}{:.0})",
-                change.line(),
-                grouped(change.old),
-                grouped(change.new),
-                change.error
-            ),
-        };
-        elided(&changes, self.shown.unwrap_or(Shown::Ends(10)), line)
+/// The lines of the format, the total among them, without the heading.
+pub fn body(difference: &Difference, options: &Options) -> Vec<String> {
+    let mut changes: Vec<&Change> = difference.changes.iter().collect();
+    if difference.total.delta != 0 {
+        changes.push(&difference.total);
     }
+    sort(&mut changes);
+    let line = |change: &&Change| match options.errors {
+        false => line(change),
+        true => format!(
+            "{}  ({} -> {}, \u{b1}{:.0})",
+            line(change),
+            grouped(change.old),
+            grouped(change.new),
+            change.error
+        ),
+    };
+    elided(&changes, options.shown, line)
+}
 
-    /// The change of a group.
-    pub fn group(&self, name: &str) -> Option<&Change> {
-        self.groups.iter().find(|change| change.name == name)
+/// Heading, lines, and the sums over groups.
+pub fn text(difference: &Difference, options: &Options) -> String {
+    let mut text = format!("{}\n", difference.heading);
+    for line in body(difference, options) {
+        text.push_str(&line);
+        text.push('\n');
     }
+    if !difference.groups.is_empty() {
+        text.push_str(&group_table(difference));
+    }
+    text
+}
 
-    /// Heading, lines, and the sums over groups.
-    pub fn text(&self) -> String {
-        let mut text = format!("{}\n", self.heading);
-        for line in self.lines() {
-            text.push_str(&line);
-            text.push('\n');
-        }
-        if !self.groups.is_empty() {
-            text.push_str(&self.group_table());
-        }
-        text
+/// The sums over groups as a table. `*` marks changes of more than twice their standard
+/// error.
+fn group_table(difference: &Difference) -> String {
+    let mut table = Table::new(&["group sums", "old", "new", "change", "\u{b1}", "%", ""]);
+    for change in difference.groups.iter().chain([&difference.total]) {
+        table.row(vec![
+            change.name.clone(),
+            grouped(change.old),
+            grouped(change.new),
+            format!("{:+}", change.delta),
+            format!("{:.0}", change.error),
+            format!("{:+.1}", change.percent),
+            if change.is_significant() { "*" } else { " " }.to_owned(),
+        ]);
     }
-
-    /// The sums over groups as a table. `*` marks changes of more than twice
-    /// their standard error.
-    pub fn group_table(&self) -> String {
-        let mut table = Table::new(&["group sums", "old", "new", "change", "\u{b1}", "%", ""]);
-        for change in self.groups.iter().chain([&self.total]) {
-            table.row(vec![
-                change.name.clone(),
-                grouped(change.old),
-                grouped(change.new),
-                format!("{:+}", change.delta),
-                format!("{:.0}", change.error),
-                format!("{:+.1}", change.percent),
-                if change.is_significant() { "*" } else { " " }.to_owned(),
-            ]);
-        }
-        table.render(0)
-    }
+    table.render(0)
 }
 
 /// Changes of names in either profile, sorted; those that did not change, too.
@@ -229,7 +173,7 @@ fn changes(old: &BTreeMap<&str, u64>, new: &BTreeMap<&str, u64>, compat: bool) -
     }
     let mut changes: Vec<Change> = pairs
         .into_iter()
-        .map(|(name, ticks)| Change::new(name, ticks, compat))
+        .map(|(name, ticks)| change(name, ticks, compat))
         .collect();
     sort(&mut changes);
     changes
@@ -285,7 +229,7 @@ pub fn lines(old: &[(&str, u64)], new: &[(&str, u64)], ends: usize) -> Vec<Strin
     let (old, new) = (flat(old), flat(new));
     let mut changes = changes(&old.flat(), &new.flat(), false);
     changes.retain(|change| change.delta != 0);
-    elided(&changes, Shown::Ends(ends), Change::line)
+    elided(&changes, Shown::Ends(ends), line)
 }
 
 #[cfg(test)]

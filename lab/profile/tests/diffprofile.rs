@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use vellum_profile::Profile;
-use vellum_profile::diffprofile::{Options, Shown, diffprofile};
+use vellum_profile::diffprofile::{Options, Shown, body, diffprofile, text};
 use vellum_profile::groups::Groups;
 use vellum_profile::read::{self, Options as ReadOptions};
 
@@ -76,7 +76,7 @@ fn the_posted_profiles_come_out_byte_for_byte() {
             ..Options::new("-mm3")
         };
         let difference = diffprofile(&read(&old), &read(&new), &options);
-        assert_eq!(difference.text(), list, "{workload}");
+        assert_eq!(text(&difference, &options), list, "{workload}");
     }
 }
 
@@ -132,7 +132,7 @@ fn a_threshold_keeps_only_what_changed_by_as_much() {
         shown: Shown::AtLeast(50),
         ..Options::new("new")
     };
-    let lines = diffprofile(&profiles[0], &profiles[1], &options).lines();
+    let lines = body(&diffprofile(&profiles[0], &profiles[1], &options), &options);
     assert_eq!(
         lines,
         ["        50   500.0% a", "...", "       -50   -71.4% c"]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use vellum_page::result::sweep::Place;
+use vellum_results::sweep::Place;
 
 use crate::files::{self, FileId};
 
@@ -99,7 +99,7 @@ impl Cell {
         let words = self.arguments(|file| file.path.clone());
         let words = words.iter().map(|word| word.to_string_lossy().into_owned());
         let words: Vec<String> = std::iter::once("vellum".to_owned()).chain(words).collect();
-        vellum_page::result::run::command_line(&words)
+        vellum_results::run::command_line(&words)
     }
 }
 

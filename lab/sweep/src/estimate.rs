@@ -76,7 +76,7 @@ impl Estimate {
 mod tests {
     use super::*;
     use crate::cell::Resources;
-    use vellum_page::result::sweep::Place;
+    use vellum_results::sweep::Place;
 
     fn cell(run: &str, subject: &str, timed: bool) -> Cell {
         Cell {

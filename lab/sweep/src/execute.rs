@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use vellum_output::unfinished::Group;
-use vellum_page::Loaded;
+use vellum_results::Loaded;
+use vellum_results::sweep::CELL_SCHEMA;
 use vellum_terminal::progress::Interrupt;
 
 use crate::cell::{Cell, HostId};
 use crate::error::SweepError;
 use crate::files::FileId;
-use crate::record::{Record, SCHEMA};
+use crate::record::Record;
 
 /// How often somebody who waits looks whether he is to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -163,7 +164,7 @@ impl Runner {
             false => Some(result(cell, &ended.output)?),
         };
         Ok(Record {
-            schema: SCHEMA.to_owned(),
+            schema: CELL_SCHEMA.to_owned(),
             key: cell.key(),
             cell: cell.clone(),
             ran_on: self.here.clone(),

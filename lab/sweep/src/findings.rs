@@ -1,11 +1,11 @@
 //! The table of a sweep: what its finished cells say.
 
-use vellum_page::result::Figure;
-use vellum_page::result::sweep::{FailedCell, Place, Quantity, Ratio, Row, Sweep};
+use vellum_results::Figure;
+use vellum_results::sweep::{FailedCell, Place, Quantity, Ratio, Row, Sweep};
+use vellum_tables::summary::{least, median, most};
 
 use crate::cell::Cell;
 use crate::local::Done;
-use crate::measured::median;
 use crate::record::Finished;
 
 /// The table of `cells`.
@@ -224,7 +224,5 @@ fn over_seeds(ratios: &[Figure]) -> Option<Figure> {
 }
 
 fn spread(numbers: &[f64]) -> Option<(f64, f64, f64)> {
-    let least = numbers.iter().copied().reduce(f64::min)?;
-    let most = numbers.iter().copied().reduce(f64::max)?;
-    Some((median(numbers)?, least, most))
+    Some((median(numbers)?, least(numbers)?, most(numbers)?))
 }

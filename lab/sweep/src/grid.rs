@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use vellum_page::result::sweep::Place;
+use vellum_results::sweep::Place;
 
 use crate::cell::{Cell, HostId, Word};
 use crate::kind::Kind;

@@ -1,7 +1,8 @@
 //! The number that a result comes to.
 
-use vellum_page::result::{Content, Figure, replay};
-use vellum_page::{Loaded, headline};
+use vellum_page::headline;
+use vellum_results::linux::middle;
+use vellum_results::{Content, Figure, Loaded, replay};
 
 /// What a cell measured.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -39,7 +40,7 @@ fn value(content: &Content) -> Option<(&'static str, String, f64)> {
             seconds("CPU time in the core", *core_ns as f64)
         }
         Content::Host(saved) => {
-            seconds("CPU time of the events", median(&saved.times.host.net_ns)?)
+            seconds("CPU time of the events", middle(&saved.times.host.net_ns)?)
         }
         Content::Sim(findings) => {
             let elapsed = findings.sides.first()?.figure("elapsed_s")?;
@@ -50,17 +51,5 @@ fn value(content: &Content) -> Option<(&'static str, String, f64)> {
             Some(("throughput", format!("{}/s", scale.unit), point.rate.median))
         }
         _ => None,
-    }
-}
-
-/// The median; none of nothing.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
     }
 }

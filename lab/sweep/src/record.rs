@@ -2,19 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use vellum_page::Loaded;
-use vellum_page::result::run::Host;
+use vellum_results::Loaded;
+use vellum_results::run::Host;
+use vellum_results::sweep::CELL_SCHEMA;
 
 use crate::cell::{Cell, HostId};
 use crate::measured::{Measured, measured};
 
-/// Name of the schema of these files.
-pub const SCHEMA: &str = "vellum-sweep-cell/1";
-
 /// What is in the file of a finished cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// [`SCHEMA`].
+    /// [`CELL_SCHEMA`].
     pub schema: String,
     /// The cell's key.
     pub key: String,
@@ -51,8 +49,11 @@ impl Record {
     /// # Errors
     /// It is not the finished cell `key`; the message says why.
     pub fn digest(self, key: &str) -> Result<Finished, String> {
-        if self.schema != SCHEMA {
-            return Err(format!("its schema is `{}`, not `{SCHEMA}`", self.schema));
+        if self.schema != CELL_SCHEMA {
+            return Err(format!(
+                "its schema is `{}`, not `{CELL_SCHEMA}`",
+                self.schema
+            ));
         }
         if self.key != key || self.cell.key() != key {
             return Err("it is of another cell".to_owned());

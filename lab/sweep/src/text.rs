@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use vellum_page::result::sweep::{Place, Quantity, Row, Sweep};
+use vellum_results::sweep::{Place, Quantity, Row, Sweep};
 use vellum_terminal::table::Table;
 
 /// A column of the grid: its title, and what it says of a place.

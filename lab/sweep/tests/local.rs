@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 
-use vellum_page::result::sweep::Place;
+use vellum_results::sweep::Place;
 use vellum_sweep::cell::{Resources, Word};
 use vellum_sweep::execute::Runner;
 use vellum_sweep::local::{self, Done};

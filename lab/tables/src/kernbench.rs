@@ -11,7 +11,7 @@ pub const LABEL: usize = 25;
 
 /// One kernel's (or design's) row.
 #[derive(Clone, PartialEq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Row {
     /// Name, up to [`LABEL`] characters.
     pub label: String,

@@ -8,7 +8,6 @@ use crate::summary;
 
 /// One kernel's (or design's) row.
 #[derive(Clone, PartialEq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Row {
     /// Name, up to 25 characters.
     pub label: String,

@@ -2,7 +2,7 @@
 //!
 //! lmbench's program as mmtests' configuration `global-dhp__io-mmap` of 2014 runs it.
 
-use crate::report::published::{Block, Operation};
+use vellum_results::bench::{Block, Operation};
 
 /// Sizes that are measured.
 const SIZES: u64 = 20;
@@ -58,7 +58,7 @@ pub fn block_of(sizes: &[Size], arms: &[Vec<f64>]) -> Block {
     };
     Block {
         title: "lat_mmap, microseconds".to_owned(),
-        value: Some("Procs"),
+        value: Some("Procs".to_owned()),
         higher_is_better: false,
         operations: sizes.iter().enumerate().map(operation).collect(),
     }

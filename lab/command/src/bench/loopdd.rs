@@ -1,6 +1,6 @@
 //! What `loopdd` is on the core and on the host's kernel alike.
 
-use crate::report::published::{Block, Operation};
+use vellum_results::bench::{Block, Operation};
 
 /// What one iteration took, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

@@ -9,8 +9,7 @@ use vellum_profile::sample::Profiler;
 use vellum_terminal::progress::Style;
 
 /// Where a benchmark runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum On {
     /// On the core of this project, under the designs named
     Core,

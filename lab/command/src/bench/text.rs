@@ -66,7 +66,10 @@ fn columns(findings: &Findings) -> Vec<published::Arm> {
 
 /// The published tables of a run, one below the other.
 fn blocks(run: &Run, edition: Edition, arms: &[published::Arm]) -> String {
-    let tables = run.blocks.iter().map(|block| block.table(edition, arms));
+    let tables = run
+        .blocks
+        .iter()
+        .map(|block| published::block_table(block, edition, arms));
     tables.collect::<Vec<String>>().join("\n")
 }
 
@@ -232,7 +235,7 @@ fn of_figure(figure: &Figure, findings: &Findings) -> String {
                 false => bounds(arm.ratio_low, arm.ratio_high, 4, 1.0),
             },
             arm.resolution.map_or_else(String::new, |resolution| {
-                format!("{:.2} %", resolution.total() * 100.0)
+                format!("{:.2} %", resolution * 100.0)
             }),
             said(arm.standing),
         ]);

@@ -12,17 +12,18 @@ use clap::{Args, ValueEnum};
 #[cfg(not(feature = "simulation"))]
 use super::absent::on_sim;
 use super::kolivas::{self, KolivasArgs};
-use super::profiling::{ProfileArgs, ProfileReport};
+use super::profiling::{self, ProfileArgs};
 use super::results::{OutputArgs, Results};
 use super::simulated::{self, SimArgs};
 use super::{Failure, OrFail, size};
 
-use crate::bench::findings::Report;
+use crate::bench::findings;
 use crate::bench::request::{self, On, Request, Sizes};
 use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
 use crate::compare::Method;
 use crate::report::published;
 use vellum_engine::DeviceModel;
+use vellum_results::profile::Profile;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_terminal::table::Table;
 
@@ -221,7 +222,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    print(&request, &findings, profile.as_ref(), format, results)?;
+    print(&request, &findings, profile, format, results)?;
     if let Some(failure) = failed {
         return Err(failure);
     }
@@ -404,33 +405,23 @@ fn list() -> String {
     text
 }
 
-/// What is printed as JSON.
-#[derive(serde::Serialize)]
-struct Whole<'r> {
-    #[serde(flatten)]
-    report: Report<'r>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    profile: Option<&'r ProfileReport>,
-}
-
 fn print(
     request: &Request,
     findings: &Findings,
-    profile: Option<&ProfileReport>,
+    profile: Option<Profile>,
     format: Option<published::Format>,
     results: Results,
 ) -> Result<(), Failure> {
-    let whole = Whole {
-        report: Report::new(request, findings),
-        profile,
-    };
+    let mut result = findings::result(request, findings);
+    result.profile = profile;
     let tables = || {
-        let profile = profile.map(|profile| format!("\n{}", profile.text()));
+        let profile = result.profile.as_ref();
+        let profile = profile.map(|profile| format!("\n{}", profiling::text(profile)));
         let tables = match format {
             Some(format) => text::render_as(format, request, findings),
             None => text::render(request, findings),
         };
         tables + &profile.unwrap_or_default()
     };
-    results.print(tables, &whole)
+    results.print(tables, &result)
 }

@@ -5,16 +5,17 @@ use std::path::PathBuf;
 
 use super::Failure;
 use super::kolivas::{self, KolivasArgs, What};
-use super::results::{Named, OutputArgs, Results};
+use super::results::{OutputArgs, Results};
 use super::simulated::{MACHINE, SEEDS, SimArgs, machine_with};
 use crate::bench::buildkernel::{self, Part};
 use crate::bench::core::traces;
 use crate::bench::{Benchmark, Sizes};
 use crate::simulate::bench::{self, Load, Setting};
 use crate::simulate::text;
-use crate::simulate::{Account, Purpose, Wanted, load, measure};
+use crate::simulate::{Purpose, Wanted, load, measure, trusted};
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_description::Description;
+use vellum_results::sim::Account;
 use vellum_tables::kolivas::{Group, Load as Jobs, Run};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
@@ -144,14 +145,8 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
         "sdet" => format!("\n{}", crate::report::text::wrapped(traces::DISCLAIMER)),
         _ => String::new(),
     };
-    results.print(
-        || text::render_bench(&found) + &disclaimer,
-        &Named {
-            schema: "vellum-sim-bench/1",
-            result: &found,
-        },
-    )?;
-    found.trusted()?;
+    results.print(|| text::render_bench(&found) + &disclaimer, &found)?;
+    bench::trusted(&found)?;
     match found.interrupted {
         true => Err(Failure::interrupted(
             "interrupted; what was complete is printed",
@@ -222,7 +217,7 @@ fn builds(
             }
             Err(failure) => return Err(failure),
         };
-        findings.trusted()?;
+        trusted(&findings)?;
         groups.push(Group {
             load: jobs,
             runs: findings.sides[0]

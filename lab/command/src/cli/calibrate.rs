@@ -149,13 +149,7 @@ fn against(args: &CalibrateArgs, file: &Path, interrupt: &Interrupt) -> Result<(
         style: Style::detect(args.quiet),
     };
     let found: Validation = validate::validate(&request, interrupt)?;
-    results.print(
-        || validate::text::render(&found),
-        &super::results::Named {
-            schema: "vellum-sim-validation/1",
-            result: &found,
-        },
-    )
+    results.print(|| validate::text::render(&found), &found)
 }
 
 fn read(file: &Path) -> Result<Description, Failure> {

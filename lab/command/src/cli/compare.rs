@@ -11,7 +11,7 @@ use clap::builder::{PossibleValuesParser, ValueHint};
 #[cfg(not(feature = "simulation"))]
 use super::absent::on_sim;
 use super::host::{self, Side};
-use super::profiling::{ProfileArgs, ProfileReport};
+use super::profiling::{self, ProfileArgs};
 use super::results::{OutputArgs, Results};
 use super::simulated::{On, SimArgs};
 use super::{Failure, OrFail, size};
@@ -25,12 +25,13 @@ use crate::designs::load;
 use crate::history::gate::Expected;
 use crate::replay::ram::{self, Starved};
 use crate::replay::{Options, Streams, Workload};
-use crate::report::device::Device;
 use crate::report::published::Format;
-use crate::report::{About, Report, text};
+use crate::report::{device, model, text};
 use crate::shipped::shipped_trace;
 use vellum_engine::DeviceModel;
 use vellum_profile::sample::Profiler;
+use vellum_results::compare::About;
+use vellum_results::profile::Profile;
 use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::TraceReader;
 
@@ -180,7 +181,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         let expected = Expected {
             designs: [&args.a, &args.b],
             copies: args.copies,
-            cpus: args.cpus as u64,
+            cpus: args.cpus,
         };
         let saved = saved.collect::<Result<_, Failure>>()?;
         let traces = std::slice::from_ref(&path);
@@ -221,7 +222,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    let printed = print(&path, &args, ram, &measured, profile.as_ref(), results);
+    let printed = print(&path, &args, ram, &measured, profile, results);
     match printed {
         // What an interrupted run says of the saved one is not the last word.
         Err(failure) if measured.interrupted && failure.code() == Failure::SLOWER => {}
@@ -383,7 +384,7 @@ fn print(
     args: &CompareArgs,
     ram: u64,
     measured: &Measurement,
-    profile: Option<&ProfileReport>,
+    profile: Option<Profile>,
     results: Results,
 ) -> Result<(), Failure> {
     let resamples = args.resamples as usize;
@@ -395,33 +396,22 @@ fn print(
         passes: usize::from(args.passes),
         copies: args.copies,
         ram_bytes: ram,
-        device: args.device.as_deref().and_then(Device::named),
         slice_us: args.slice,
         confidence: CONFIDENCE,
         resamples,
         seed: args.seed,
     };
-    let report = Report::new(about, measured, &analysis);
-    let whole = Whole {
-        report: &report,
-        profile,
-    };
+    let device = args.device.as_deref().and_then(device::named);
+    let mut report = model::comparison(about, device, measured, &analysis);
+    report.profile = profile;
     let tables = || {
-        let profile = profile.map(|profile| format!("\n{}", profile.text()));
+        let profile = report.profile.as_ref();
+        let profile = profile.map(|profile| format!("\n{}", profiling::text(profile)));
         let tables = match args.format {
             Some(format) => text::render_as(format, &report),
-            None => text::render(&report),
+            None => text::render(&report, analysis.judged.resolution.as_ref()),
         };
         tables + &profile.unwrap_or_default()
     };
-    results.print(tables, &whole)
-}
-
-/// What is printed as JSON.
-#[derive(serde::Serialize)]
-struct Whole<'r> {
-    #[serde(flatten)]
-    report: &'r Report,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    profile: Option<&'r ProfileReport>,
+    results.print(tables, &report)
 }

@@ -9,7 +9,7 @@ use clap::builder::ValueHint;
 use super::outputs::{OutputFile, OutputPath};
 use super::{Failure, OrFail};
 use crate::report::json;
-use vellum_profile::diffprofile::{Options, Shown, diffprofile};
+use vellum_profile::diffprofile::{self, Options, Shown, diffprofile};
 use vellum_profile::groups::Groups;
 use vellum_profile::read::{self, Format};
 use vellum_profile::{Profile, flame, folded_pair, without_clone_suffix};
@@ -140,7 +140,7 @@ pub fn run(args: DiffprofileArgs) -> Result<(), Failure> {
     let diff = diffprofile(&old, &new, &options);
     let printed = match args.json {
         true => json::render(&diff)?,
-        false => diff.text(),
+        false => diffprofile::text(&diff, &options),
     };
     for (file, content) in files {
         file.commit(&content)?;

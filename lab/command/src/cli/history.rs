@@ -13,7 +13,7 @@ use vellum_history::{Added, Entry, Store};
 use super::kept::{DbArgs, document, kept_in};
 use super::outputs::{OutputOrStdout, OutputPath};
 use super::{Failure, OrFail};
-use crate::history::difference::Difference;
+use crate::history::difference::difference;
 use crate::history::{Kept, host_words, stored, text, trend};
 use crate::report::json;
 use vellum_page::headline;
@@ -202,7 +202,7 @@ pub fn run(args: HistoryArgs) -> Result<(), Failure> {
         What::List { filter, json } => list(&open(db)?, &filter, json)?,
         What::Show { id } => show(&open(db)?, id)?,
         What::Compare { old, new, json } => {
-            let found = Difference::new(&db.find(&old)?, &db.find(&new)?, |_| Vec::new());
+            let found = difference(&db.find(&old)?, &db.find(&new)?, |_| Vec::new());
             match json {
                 true => json::render(&found)?,
                 false => text::difference(&found),

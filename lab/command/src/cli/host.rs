@@ -7,21 +7,22 @@ use std::sync::Arc;
 use vellum_engine::Engine;
 
 use super::outputs::OutputPath;
-use super::results::{Named, OutputArgs, Results};
+use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail};
 use crate::bench::host::forkfault::Helper;
 use crate::clock::empty_interval_ns;
 use crate::compare::crew::{CLASSES, Crew, Grain};
 use crate::compare::{Arenas, Builder, ClassTime, HostClock, Method};
 use crate::designs::fault_around;
-use crate::linux::environment::Environment;
+use crate::linux::environment;
 use crate::linux::kinds::{both_rows, host_rows};
-use crate::linux::report::{HostComparison, SavedComparison, replay_text};
-use crate::linux::saved::{Saved, TraceId};
+use crate::linux::report::{comparison, comparison_text, replay_text, saved_text};
+use crate::linux::saved::{self, trace_id};
 use crate::linux::series::{self, Series};
-use crate::linux::summary::{Against, Apart, HostTimes};
+use crate::linux::summary::{against, apart, host_times};
 use crate::linux::{LinuxError, Plan, Settings, plan, supported};
 use crate::replay::{self, Options, Workload, prepare_events, ram};
+use vellum_results::linux::{Saved, SavedComparison, TraceId};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
 
@@ -90,7 +91,7 @@ fn load(path: &Path, fault_around: u64, style: Style) -> Result<Prepared, Failur
         )));
     }
     let plan = plan(&trace, &workload).map_err(LinuxError::into_failure)?;
-    let id = TraceId::of(&trace).map_err(LinuxError::into_failure)?;
+    let id = trace_id(&trace).map_err(LinuxError::into_failure)?;
     Ok(Prepared { id, workload, plan })
 }
 
@@ -113,10 +114,10 @@ fn result(prepared: &Prepared, series: &Series) -> Saved {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         trace: prepared.id.clone(),
         ops: plan.ops,
-        environment: Environment::here(),
+        environment: environment::here(),
         cpu: series.cpu,
         entry: series.entry.clone(),
-        times: HostTimes::of(series, plan),
+        times: host_times(series, plan),
         kinds: host_rows(
             &series.kinds,
             &plan.ops_by_class,
@@ -165,16 +166,10 @@ pub fn replay(request: &Request, save: Option<&OutputPath>) -> Result<(), Failur
         .map_err(LinuxError::into_failure)?;
     let saved = result(&prepared, &series);
     if let Some(file) = pending {
-        file.commit(&saved.render()?)?;
+        file.commit(&saved::render(&saved)?)?;
     }
     let text = replay_text(&saved, &notes(&prepared.plan));
-    results.print(
-        || text,
-        &Named {
-            schema: "vellum-replay-linux/1",
-            result: &saved,
-        },
-    )?;
+    results.print(|| text, &saved)?;
     ended(series.interrupted, saved.times.own_ns.len(), request.passes)
 }
 
@@ -257,20 +252,21 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
     let host = result(&prepared, &series);
     let times = &host.times;
     let against =
-        |host: &[u64], control: &[u64]| Against::new(host, control, &series.core_ns, &core.method);
-    let before = against(&times.host.net_ns, &times.control.net_ns);
-    let after = against(&times.host.after_ns, &times.control.after_ns);
+        |host: &[u64], control: &[u64]| against(host, control, &series.core_ns, &core.method);
+    let (before, judged) = against(&times.host.net_ns, &times.control.net_ns);
+    let (after, _) = against(&times.host.after_ns, &times.control.after_ns);
     let clock_ns = empty_interval_ns(&HostClock::new());
     let kinds = both_rows(host.kinds.clone(), &core_classes, clock_ns);
-    let report = HostComparison::new(
+    let found = comparison(
         host,
         design,
         series.core_ns.clone(),
         (before, after),
         kinds,
         (series.interrupted, request.seed),
+        judged.verdict,
     );
-    results.print(|| report.text(), &report)?;
+    results.print(|| comparison_text(&found, &judged), &found)?;
     ended(series.interrupted, series.core_ns.len(), request.passes)
 }
 
@@ -298,7 +294,7 @@ fn by_class(workload: &Workload, engine: Box<dyn Engine>) -> [ClassTime; CLASSES
 /// A file is refused, or they are of different traces.
 pub fn saved(a: &Path, b: &Path, output: &OutputArgs, method: &Method) -> Result<(), Failure> {
     let results = Results::open(output)?;
-    let open = |path: &Path| Saved::open(path).map_err(LinuxError::into_failure);
+    let open = |path: &Path| saved::open(path).map_err(LinuxError::into_failure);
     let (of_a, of_b) = (open(a)?, open(b)?);
     if !of_a.trace.is_same(&of_b.trace) {
         return Err(Failure::usage(format!(
@@ -319,8 +315,13 @@ pub fn saved(a: &Path, b: &Path, output: &OutputArgs, method: &Method) -> Result
         )
     };
     let ((a_host, a_control), (b_host, b_control)) = (times(&of_a), times(&of_b));
-    let apart = Apart::new([&a_host, &a_control], [&b_host, &b_control], method)
+    let (apart, judged) = apart([&a_host, &a_control], [&b_host, &b_control], method)
         .map_err(LinuxError::into_failure)?;
-    let report = SavedComparison::new(of_a, of_b, apart);
-    results.print(|| report.text(), &report)
+    let found = SavedComparison {
+        a: of_a,
+        b: of_b,
+        apart,
+        verdict: judged.verdict,
+    };
+    results.print(|| saved_text(&found, &judged), &found)
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use clap::Args;
 use clap::builder::ValueHint;
-use serde::Serialize;
 
 use super::outputs::{OutputFile, OutputPath};
 use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail};
 use crate::bench::host::{self, HostError};
 use host::kolivas::{Choice, Measured, Options, Plan, Preparation};
+use vellum_results::kolivas::{Kolivas, Load};
 use vellum_tables::kolivas::{self, Group, Run};
 use vellum_terminal::progress::{Interrupt, Style};
 
@@ -20,9 +20,6 @@ const RUNS: [usize; 2] = [5, 3];
 
 /// Runs of a load at the most.
 const MOST_RUNS: usize = 10;
-
-/// Name and version of the JSON schema.
-const SCHEMA: &str = "vellum-kolivas/1";
 
 /// Options of `--format kolivas`
 #[derive(Args, Debug)]
@@ -232,7 +229,7 @@ pub fn print(
         runs: group.runs.iter().map(|run| args.shown(run)).collect(),
     });
     let shown: Vec<Group> = shown.collect();
-    let report = Report::new(args, what, &shown);
+    let report = result(args, what, &shown);
     if let Some(rows) = rows {
         rows.write(&shown)?;
     }
@@ -253,72 +250,35 @@ impl Rows {
     }
 }
 
-/// What is printed as JSON.
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    version: &'static str,
-    kernel: String,
-    cpus: usize,
-    memory_mebibytes: Option<u64>,
-    tree: String,
-    target: Option<String>,
-    runs: usize,
-    fast: bool,
-    compat: bool,
-    loads: Vec<LoadRuns>,
-    block: String,
-    notes: Vec<String>,
-    interrupted: bool,
-    failure: Option<String>,
-}
-
-#[derive(Serialize)]
-struct LoadRuns {
-    load: String,
-    runs: Vec<OneRun>,
-}
-
-#[derive(Serialize)]
-struct OneRun {
-    elapsed_s: f64,
-    user_s: f64,
-    system_s: f64,
-    cpu_percent: f64,
-    context_switches: u64,
-    sleeps: u64,
-}
-
-impl Report {
-    fn new(args: &KolivasArgs, what: What, shown: &[Group]) -> Self {
-        let one = |&[elapsed_s, user_s, system_s, cpu_percent, switches, sleeps]: &Run| OneRun {
+fn result(args: &KolivasArgs, what: What, shown: &[Group]) -> Kolivas {
+    let one = |&[elapsed_s, user_s, system_s, cpu_percent, switches, sleeps]: &Run| {
+        vellum_results::kolivas::Build {
             elapsed_s,
             user_s,
             system_s,
             cpu_percent,
             context_switches: switches as u64,
             sleeps: sleeps as u64,
-        };
-        let loads = shown.iter().map(|group| LoadRuns {
-            load: group.load.name(),
-            runs: group.runs.iter().map(one).collect(),
-        });
-        Self {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            kernel: what.kernel,
-            cpus: what.cpus,
-            memory_mebibytes: what.memory_mebibytes,
-            tree: what.tree,
-            target: what.target,
-            runs: what.runs,
-            fast: args.fast,
-            compat: args.compat,
-            loads: loads.collect(),
-            block: kolivas::blocks(shown, args.compat),
-            notes: what.notes,
-            interrupted: what.interrupted,
-            failure: what.failure,
         }
+    };
+    let loads = shown.iter().map(|group| Load {
+        load: group.load.name(),
+        runs: group.runs.iter().map(one).collect(),
+    });
+    Kolivas {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: what.kernel,
+        cpus: what.cpus,
+        memory_mebibytes: what.memory_mebibytes,
+        tree: what.tree,
+        target: what.target,
+        runs: what.runs,
+        fast: args.fast,
+        compat: args.compat,
+        loads: loads.collect(),
+        block: kolivas::blocks(shown, args.compat),
+        notes: what.notes,
+        interrupted: what.interrupted,
+        failure: what.failure,
     }
 }

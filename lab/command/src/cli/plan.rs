@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::ValueHint;
 use clap::{Args, Subcommand};
-use serde::Serialize;
 use vellum_description::Description;
 use vellum_engine::{DeviceModel, gives};
 
@@ -15,9 +14,11 @@ use super::{Failure, OrFail, size};
 use crate::designs;
 use crate::plan::arithmetic::{MOST_RAM, TABLE_MAPS};
 use crate::plan::session::{Session, design};
-use crate::plan::window::Price;
-use crate::plan::{Plan, Question, memory, memory_text, plan, text};
+use crate::plan::window::price_on;
+use crate::plan::{Question, memory, memory_text, plan, text};
 use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Streams, Workload, ram};
+use vellum_results::Kind;
+use vellum_results::plan::{Plan, Price};
 use vellum_terminal::progress::{Interrupt, Style};
 
 const EXAMPLES: &str = "\
@@ -246,7 +247,7 @@ fn open(
 fn finish(
     results: Results,
     drawing: Option<OutputFile>,
-    answer: &impl Serialize,
+    answer: &impl Kind,
     text: impl FnOnce() -> String,
     interrupted: bool,
 ) -> Result<(), Failure> {
@@ -341,14 +342,17 @@ fn question(args: &UserpteArgs) -> Result<Question, Failure> {
 
 fn price(args: &UserpteArgs) -> Result<Price, Failure> {
     match args.window_ns {
-        Some(ns) if ns.is_finite() && ns >= 0.0 => Ok(Price::given(ns)),
+        Some(ns) if ns.is_finite() && ns >= 0.0 => Ok(Price {
+            ns,
+            source: "as given by --window-ns".to_owned(),
+        }),
         Some(ns) => Err(Failure::usage(format!(
             "--window-ns {ns}: expected nanoseconds, 0 or more"
         ))),
         None => {
             let machine = Description::named(&args.machine);
             let machine = machine.map_err(|error| Failure::usage(error.to_string()))?;
-            Ok(Price::on(&args.machine, &machine))
+            Ok(price_on(&args.machine, &machine))
         }
     }
 }

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::ValueHint;
-use serde::Serialize;
 
 use super::{Failure, OrFail};
 use crate::sampled;
-use vellum_profile::diffprofile::{DiffProfile, Options, diffprofile};
+use vellum_profile::diffprofile::{self, Options, diffprofile};
 use vellum_profile::files::PendingDirectory;
 use vellum_profile::sample::{DEFAULT_RATE_HZ, Profiler, Samples};
-use vellum_profile::{Profile, flame};
+use vellum_profile::{Profile as Ticks, flame};
+use vellum_results::profile::{Profile, Stacks};
 use vellum_terminal::table::{Table, grouped};
 
 /// Group whose change the control is summed up by.
@@ -26,7 +26,7 @@ const RMAP: &str = "rmap";
 
 /// The profile of a run, if the user asked for one, or why it failed: that must
 /// not keep from printing what was measured.
-pub type Outcome = Option<Result<ProfileReport, Failure>>;
+pub type Outcome = Option<Result<Profile, Failure>>;
 
 /// Options of a command that can profile what it measures
 #[derive(Args, Clone, Debug)]
@@ -104,156 +104,123 @@ impl Profiling {
             .collect();
         names.push("A again, the control".to_owned());
         let report = |samples: Samples| {
-            let report = ProfileReport::new(&samples, work);
+            let profile = compared(&samples, work);
             if let Some((path, directory)) = self.output {
-                let written = directory.commit(&files(&samples, &report, work));
+                let written = directory.commit(&files(&samples, &profile, work));
                 written.doing(|| format!("writing {}", path.display()))?;
             }
-            Ok(report)
+            Ok(profile)
         };
         let samples = profiler.finish(&names).map_err(Failure::from);
         Some(samples.and_then(report))
     }
 }
 
-/// The designs' profiles compared.
-#[derive(Clone, Debug, Serialize)]
-pub struct ProfileReport {
-    /// Samples a second on each thread that were aimed at.
-    pub rate_hz: u32,
-    /// Samples that did not fit into the buffers.
-    pub lost: u64,
-    /// Each design but the first against the first.
-    pub differences: Vec<DiffProfile>,
-    /// The control against the first design: what the same design shows.
-    pub control: DiffProfile,
-    /// The call stacks of every arm.
-    pub stacks: Stacks,
-}
-
-/// Call stacks of several profiles. Names are kept once, since stacks repeat them.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Stacks {
-    /// What each profile is of; the control is the last.
-    pub profiles: Vec<String>,
-    /// Names of functions.
-    pub names: Vec<String>,
-    /// The stacks: numbers of names from 0, outermost first, with semicolons between
-    /// them, and the ticks in each profile.
-    pub stacks: Vec<(String, Vec<u64>)>,
-}
-
-impl Stacks {
-    fn of(profiles: &[Profile]) -> Self {
-        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut names = Vec::new();
-        let mut stacks: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        for (place, profile) in profiles.iter().enumerate() {
-            for (stack, ticks) in profile.stacks() {
-                let frames = stack.iter().map(|name| {
-                    let number = numbers.entry(name).or_insert_with(|| {
-                        names.push(name.to_string());
-                        names.len() - 1
-                    });
-                    number.to_string()
+/// The stacks of all profiles.
+fn stacks(profiles: &[Ticks]) -> Stacks {
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut names = Vec::new();
+    let mut stacks: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (place, profile) in profiles.iter().enumerate() {
+        for (stack, ticks) in profile.stacks() {
+            let frames = stack.iter().map(|name| {
+                let number = numbers.entry(name).or_insert_with(|| {
+                    names.push(name.to_string());
+                    names.len() - 1
                 });
-                let key = frames.collect::<Vec<String>>().join(";");
-                stacks.entry(key).or_insert_with(|| vec![0; profiles.len()])[place] = ticks;
-            }
+                number.to_string()
+            });
+            let key = frames.collect::<Vec<String>>().join(";");
+            stacks.entry(key).or_insert_with(|| vec![0; profiles.len()])[place] = ticks;
         }
-        Self {
-            profiles: profiles
-                .iter()
-                .map(|profile| profile.name.clone())
-                .collect(),
-            names,
-            stacks: stacks.into_iter().collect(),
-        }
+    }
+    Stacks {
+        profiles: profiles
+            .iter()
+            .map(|profile| profile.name.clone())
+            .collect(),
+        names,
+        stacks: stacks.into_iter().collect(),
     }
 }
 
-impl ProfileReport {
-    fn new(samples: &Samples, work: &str) -> Self {
-        let profiles = &samples.profiles;
-        let against_a = |new: &Profile, letter: &str| {
-            let options = Options {
-                errors: true,
-                title: work.to_owned(),
-                ..Options::new(letter)
-            };
-            diffprofile(&profiles[0], new, &options)
-        };
-        let last = profiles.len() - 1;
-        let designs = profiles[1..last].iter();
-        Self {
-            rate_hz: samples.rate_hz,
-            lost: samples.lost,
-            differences: designs
-                .map(|new| against_a(new, new.name.split(' ').next().unwrap_or_default()))
-                .collect(),
-            control: against_a(&profiles[last], "the control"),
-            stacks: Stacks::of(profiles),
-        }
+/// How differences are compared and printed. `new` is what the heading calls the new profile.
+fn options(new: &str, work: &str) -> Options {
+    Options {
+        errors: true,
+        title: work.to_owned(),
+        ..Options::new(new)
     }
+}
 
-    /// For a terminal.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        for diff in &self.differences {
-            text.push_str(&diff.text());
-            text.push('\n');
-        }
-        text.push_str(&self.control_text());
-        text
+fn compared(samples: &Samples, work: &str) -> Profile {
+    let profiles = &samples.profiles;
+    let against_a = |new: &Ticks, name: &str| diffprofile(&profiles[0], new, &options(name, work));
+    let last = profiles.len() - 1;
+    let designs = profiles[1..last].iter();
+    Profile {
+        rate_hz: samples.rate_hz,
+        lost: samples.lost,
+        differences: designs
+            .map(|new| against_a(new, new.name.split(' ').next().unwrap_or_default()))
+            .collect(),
+        control: against_a(&profiles[last], "the control"),
+        stacks: Some(stacks(profiles)),
     }
+}
 
-    /// How sure all this is.
-    fn control_text(&self) -> String {
-        let mut table = Table::new(&[
-            "control (A against itself)",
-            "old",
-            "new",
-            "change",
-            "\u{b1}",
+/// For a terminal.
+pub fn text(profile: &Profile) -> String {
+    let mut text = String::new();
+    for difference in &profile.differences {
+        text.push_str(&diffprofile::text(difference, &options("", "")));
+        text.push('\n');
+    }
+    text.push_str(&control_text(profile));
+    text
+}
+
+/// How sure all this is.
+fn control_text(profile: &Profile) -> String {
+    let control = &profile.control;
+    let mut table = Table::new(&[
+        "control (A against itself)",
+        "old",
+        "new",
+        "change",
+        "\u{b1}",
+    ]);
+    for change in control.group(RMAP).into_iter().chain([&control.total]) {
+        table.row(vec![
+            change.name.clone(),
+            grouped(change.old),
+            grouped(change.new),
+            format!("{:+}", change.delta),
+            format!("{:.0}", change.error),
         ]);
-        for change in self
-            .control
-            .group(RMAP)
-            .iter()
-            .copied()
-            .chain([&self.control.total])
-        {
-            table.row(vec![
-                change.name.clone(),
-                grouped(change.old),
-                grouped(change.new),
-                format!("{:+}", change.delta),
-                format!("{:.0}", change.error),
-            ]);
-        }
-        let mut text = table.render(0);
-        text.push_str(&format!(
-            "A tick is a sample; {} a second on each thread were taken at random moments. \u{b1} is \
-             one standard error;\n`*` marks changes of more than two. docs/profiles.md says what \
-             that can and cannot tell.\n",
-            grouped(self.rate_hz.into())
-        ));
-        if self.lost > 0 {
-            text.push_str(&format!(
-                "{} samples were lost: lower --profile-rate.\n",
-                grouped(self.lost)
-            ));
-        }
-        text
     }
+    let mut text = table.render(0);
+    text.push_str(&format!(
+        "A tick is a sample; {} a second on each thread were taken at random moments. \u{b1} is \
+         one standard error;\n`*` marks changes of more than two. docs/profiles.md says what \
+         that can and cannot tell.\n",
+        grouped(profile.rate_hz.into())
+    ));
+    if profile.lost > 0 {
+        text.push_str(&format!(
+            "{} samples were lost: lower --profile-rate.\n",
+            grouped(profile.lost)
+        ));
+    }
+    text
 }
 
 /// The files of a profile: stacks of each design, and the differences.
-fn files(samples: &Samples, report: &ProfileReport, work: &str) -> Vec<(String, String)> {
+fn files(samples: &Samples, profile: &Profile, work: &str) -> Vec<(String, String)> {
     let profiles = &samples.profiles;
     let designs = &profiles[..profiles.len() - 1];
     let letters: Vec<char> = ('a'..='z').take(designs.len()).collect();
-    let mut files = vec![("diffprofile.txt".to_owned(), report.text())];
+    let mut files = vec![("diffprofile.txt".to_owned(), text(profile))];
     for (letter, profile) in letters.iter().zip(designs) {
         files.push((format!("{letter}.folded"), profile.folded()));
     }

@@ -15,7 +15,7 @@ use vellum_engine::{DeviceModel, Engine, EngineError, has_groups, reclaims};
 #[cfg(not(feature = "simulation"))]
 use super::absent::on_sim;
 use super::outputs::OutputPath;
-use super::results::{Named, OutputArgs, Results};
+use super::results::{OutputArgs, Results};
 use super::simulated::{On, SimArgs, refuse};
 use super::{Failure, OrFail, host, size};
 use crate::compare::{Arenas, Builder};
@@ -24,9 +24,10 @@ use crate::replay::ram::{Memory, Shortage};
 use crate::replay::{
     self, MAX_COPIES, Options, Streams, Workload, prepare_events, ram, tmpfs_device,
 };
-use crate::report::device::Device;
-use crate::report::replay::Report;
-use crate::verify::{self, Verified};
+use crate::report::{device, replay as report};
+use crate::verify::{self, Verification};
+use vellum_results::compare::Device;
+use vellum_results::replay::Replay;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{Event, EventKind, Header, TraceReader};
 
@@ -167,13 +168,13 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
     let style = Style::detect(args.quiet);
     let workload = load(&args, &trace, style)?;
     let ram = ram::choose(args.ram, workload.ram_bytes(), 1);
-    let device = args.device.as_deref().and_then(Device::named);
+    let device = args.device.as_deref().and_then(device::named);
     let session = Session {
         arenas: Arenas::new(1, usize::from(args.cpus), ram)
             .with_low(args.lowmem)
             .with_compressed(args.compressed)
             .with_group(args.group_limit)
-            .with_device(device.as_ref().map(Device::model))
+            .with_device(device.as_ref().map(device::model))
             .prefaulted(),
         device,
         ram,
@@ -182,15 +183,9 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
         trace,
         args,
     };
-    let report = session.replay(&workload)?;
-    results.print(
-        || report.text(),
-        &Named {
-            schema: "vellum-replay/1",
-            result: &report,
-        },
-    )?;
-    session.verdict(&report)
+    let replayed = session.replay(&workload)?;
+    results.print(|| report::text(&replayed), &replayed)?;
+    session.verdict(&replayed)
 }
 
 /// The trace, ready for the design.
@@ -302,7 +297,7 @@ impl Session {
         })
     }
 
-    fn replay(&self, workload: &Workload) -> Result<Report, Failure> {
+    fn replay(&self, workload: &Workload) -> Result<Replay, Failure> {
         let args = &self.args;
         let engine = self.engine()?;
         let mut progress = Progress::new(self.style, "replaying", workload.ops(), "operations");
@@ -332,38 +327,38 @@ impl Session {
             return Err(Failure::failed(text));
         }
         let path = args.trace.display().to_string();
-        let mut report = Report::new(path, workload, engine.as_ref(), self.ram, &replayed);
+        let mut result = report::result(path, workload, engine.as_ref(), self.ram, &replayed);
         if let Some(device) = &self.device {
-            report.measure_device(device.clone());
+            report::measure_device(&mut result, device.clone());
         }
         let end_state = verify::end_state(workload, engine.as_ref());
         // What is read back is used, so with reclaim other pages may have left at the end.
         let reclaims =
-            reclaims(&report.design).map_err(|error| Failure::usage(error.to_string()))?;
+            reclaims(&result.design).map_err(|error| Failure::usage(error.to_string()))?;
         let same_end = workload.cpus() == 1 && !reclaims;
         if args.audit {
             match audit(engine.as_ref()) {
-                Ok(()) => report.audited = true,
-                Err(text) => report.refuted = Some(format!("audit: {text}")),
+                Ok(()) => result.audited = true,
+                Err(text) => result.refuted = Some(format!("audit: {text}")),
             }
         }
         drop(engine);
-        if args.verify && report.refuted.is_none() && !self.interrupt.requested() {
+        if args.verify && result.refuted.is_none() && !self.interrupt.requested() {
             match self.verify(workload)? {
                 Ok(None) => {}
-                Ok(Some(verified)) if same_end && verified.end_state != end_state => {
+                Ok(Some(found)) if same_end && found.end_state != end_state => {
                     let text = "timed and verified replay end with different pages resident";
-                    report.refuted = Some(text.into());
+                    result.refuted = Some(text.into());
                 }
-                Ok(verified) => report.verified = verified,
-                Err(text) => report.refuted = Some(text),
+                Ok(Some(found)) => result.verified = Some(found.verified),
+                Err(text) => result.refuted = Some(text),
             }
         }
-        Ok(report)
+        Ok(result)
     }
 
     /// Replays verified on a fresh engine; the inner error is what is wrong.
-    fn verify(&self, workload: &Workload) -> Result<Result<Option<Verified>, String>, Failure> {
+    fn verify(&self, workload: &Workload) -> Result<Result<Option<Verification>, String>, Failure> {
         let engine = self.engine()?;
         let mut progress = Progress::new(self.style, "verifying", workload.ops(), "operations");
         let verified = verify::verify(workload, engine.as_ref(), |done| {
@@ -375,7 +370,7 @@ impl Session {
     }
 
     /// What the command comes to, after the report was printed.
-    fn verdict(&self, report: &Report) -> Result<(), Failure> {
+    fn verdict(&self, report: &Replay) -> Result<(), Failure> {
         if self.interrupt.requested() {
             let text = format!("interrupted after {} operations", report.ops);
             return Err(Failure::interrupted(text));

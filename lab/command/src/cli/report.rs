@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::ValueHint;
-use vellum_page::{Loaded, Overview};
+use vellum_page::Overview;
+use vellum_results::Loaded;
 
 use super::outputs::{OutputOrStdout, OutputPath};
 use super::{Failure, OrFail};

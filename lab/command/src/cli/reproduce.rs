@@ -11,7 +11,10 @@ use super::simulated::{SimArgs, machine_with};
 use super::{Failure, OrFail};
 use crate::reproduce::bench::{Setting, Simulated};
 use crate::reproduce::published::SDET_SCRIPTS;
-use crate::reproduce::{self, model::Reproduction};
+use crate::reproduce::{
+    self,
+    model::{self, Reproduction},
+};
 use crate::shipped::shipped_trace;
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_terminal::progress::{Interrupt, Style};
@@ -130,7 +133,7 @@ pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
     results.spare(&vellum_files(&setting.traces))?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let result = reproduce::run(args.source, &setting, &interrupt)?;
-    results.print(|| result.render(), &result)?;
+    results.print(|| model::render(&result), &result)?;
     ending(&result)
 }
 

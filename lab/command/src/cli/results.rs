@@ -9,18 +9,19 @@ use std::time::SystemTime;
 use chrono::{DateTime, Utc};
 use clap::Args;
 use clap::builder::ValueHint;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
-use vellum_page::result::run::{Host, Run, TraceFile};
-use vellum_page::{Loaded, Overview};
+use vellum_page::Overview;
+use vellum_results::history::Passage;
+use vellum_results::run::TraceFile;
+use vellum_results::{Document, Kind, Loaded, Run};
 
 use super::kept::{DbArgs, Keeper};
 use super::outputs::{OutputFile, OutputOrStdout, OutputPath};
 use super::simulated::refuse;
 use super::{Failure, OrFail};
-use crate::history::gate::{Expected, Gate, Passage};
+use crate::history::gate::{self, Expected, Gate};
 use crate::history::{self, Kept};
-use crate::linux::environment::{Environment, host_name};
+use crate::linux::environment::{self, host_name};
 use crate::program;
 use crate::report::json;
 use crate::report::published::Format;
@@ -91,26 +92,6 @@ pub struct Results {
     gate: Option<Gate>,
     run: Run,
     traces: Vec<PathBuf>,
-}
-
-/// A result whose type does not name its schema.
-#[derive(Debug, Serialize)]
-pub struct Named<'r, R> {
-    /// The name.
-    pub schema: &'static str,
-    /// The result.
-    #[serde(flatten)]
-    pub result: &'r R,
-}
-
-/// A result as it is written: with how it was made.
-#[derive(Serialize)]
-struct Written<'r, R> {
-    #[serde(flatten)]
-    result: &'r R,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    against: Option<&'r Passage>,
-    run: &'r Run,
 }
 
 impl Results {
@@ -201,7 +182,7 @@ impl Results {
     pub fn print(
         mut self,
         tables: impl FnOnce() -> String,
-        result: &impl Serialize,
+        result: &impl Kind,
     ) -> Result<(), Failure> {
         if self.run.traces.is_empty() && !self.only_tables() {
             self.identify();
@@ -247,14 +228,10 @@ impl Results {
     /// The result as it is written.
     fn document(
         &self,
-        result: &impl Serialize,
+        result: &impl Kind,
         against: Option<&Passage>,
     ) -> serde_json::Result<String> {
-        json::render(&Written {
-            result,
-            against,
-            run: &self.run,
-        })
+        json::render(&Document::new(result).against(against).made_by(&self.run))
     }
 }
 
@@ -262,8 +239,8 @@ impl Results {
 ///
 /// # Errors
 /// Its kind has none.
-pub fn picture(result: &impl Serialize) -> Result<String, Failure> {
-    let loaded = Loaded::of_value("this run", serde_json::to_value(result)?);
+pub fn picture(result: &impl Kind) -> Result<String, Failure> {
+    let loaded = Loaded::of_value("this run", serde_json::to_value(Document::new(result))?);
     let loaded = loaded.map_err(|error| Failure::failed(error.to_string()))?;
     vellum_page::picture(&loaded).ok_or_else(|| Failure::failed("the result has no picture"))
 }
@@ -277,8 +254,7 @@ fn draw(text: &str, file: OutputFile) -> Result<(), Failure> {
 
 /// Whether the gate lets a run pass.
 fn passes(passage: Passage) -> Result<(), Failure> {
-    let slower: Vec<String> = passage
-        .slower()
+    let slower: Vec<String> = gate::slower(&passage)
         .map(|change| format!("{}: {}", change.design, history::text::verdict(change)))
         .collect();
     match slower.is_empty() {
@@ -298,7 +274,7 @@ fn here() -> Run {
     let program = arguments.next().map(PathBuf::from);
     let program = program.as_deref().and_then(Path::file_name);
     let words = program.map(ToOwned::to_owned).into_iter().chain(arguments);
-    let environment = Environment::here();
+    let here = environment::here();
     Run {
         command: words
             .map(|word| word.to_string_lossy().into_owned())
@@ -308,14 +284,7 @@ fn here() -> Run {
         started: DateTime::<Utc>::from(SystemTime::now())
             .format("%Y-%m-%dT%H:%M:%SZ")
             .to_string(),
-        host: Host {
-            name: host_name(),
-            kernel: environment.kernel,
-            cpu: environment.cpu,
-            cpus: environment.cpus,
-            memory: environment.memory,
-            huge_pages: environment.huge_pages,
-        },
+        host: here.host(host_name()),
         traces: Vec::new(),
     }
 }

@@ -11,7 +11,7 @@ use vellum_scale::{WARM_UP_NS, WORKLOADS, workload};
 
 use super::Failure;
 use super::outputs::OutputPath;
-use super::results::{self, Named, OutputArgs, Results};
+use super::results::{self, OutputArgs, Results};
 use super::simulated::{self, refuse};
 use super::waits::{self, WaitFiles};
 use crate::scale::{Kept, Plan, measure, text};
@@ -126,14 +126,10 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
     let mut kept = Kept::open_if(args.resume.as_deref())?;
     let interrupt = Interrupt::on_ctrl_c()?;
     let findings = measure(&plan, &mut kept, Style::detect(args.quiet), &interrupt)?;
-    let named = Named {
-        schema: "vellum-scale/1",
-        result: &findings,
-    };
     if let Some(file) = drawing {
-        file.commit(&results::picture(&named)?)?;
+        file.commit(&results::picture(&findings)?)?;
     }
-    results.print(|| text::render(&findings, args.profile), &named)?;
+    results.print(|| text::render(&findings, args.profile), &findings)?;
     let sides = findings.curves.iter().filter_map(|curve| {
         let cell = &curve.points.last()?.cell;
         Some(waits::Side {
@@ -142,7 +138,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
             locks: &cell.locks,
         })
     });
-    files.write(&sides.collect::<Vec<_>>(), findings.workload)?;
+    files.write(&sides.collect::<Vec<_>>(), &findings.workload)?;
     if findings.control != 1.0 {
         return Err(Failure::refuted(
             "the same seed did not give the same result: a defect of the simulator",

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::ValueHint;
-use vellum_page::result::sweep::Sweep;
+use vellum_results::sweep::Sweep;
 use vellum_sweep::cell::Word;
 use vellum_sweep::execute::Runner;
 use vellum_sweep::local::{self, Done};
 use vellum_sweep::{Cell, HostId, Known, Spec, Store, findings, grid, slurm, text};
 
-use super::results::{Named, OutputArgs, Results};
+use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail, simulated, size};
 use crate::bench::BENCHMARKS;
 use crate::designs::common_pages;
-use crate::linux::environment::{Environment, host_name};
+use crate::linux::environment::{self, host_name};
 use vellum_scale::WORKLOADS;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::TraceReader;
@@ -122,13 +122,7 @@ pub fn run(args: SweepArgs) -> Result<(), Failure> {
     let done = ran?;
     drop(claim);
     let found = findings::findings(&spec.name, &cells, &done);
-    results.print(
-        || text::render(&found),
-        &Named {
-            schema: "vellum-sweep/1",
-            result: &found,
-        },
-    )?;
+    results.print(|| text::render(&found), &found)?;
     verdict(&found, &done)
 }
 
@@ -151,7 +145,7 @@ pub fn runner() -> Runner {
         program: "/proc/self/exe".into(),
         here: HostId {
             name: node.unwrap_or_else(host_name),
-            kernel: Environment::here().kernel,
+            kernel: environment::here().kernel,
         },
         machine: MACHINE_LOCK.into(),
     }

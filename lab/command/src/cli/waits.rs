@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{Failure, OrFail};
-use crate::scale::waits::{Lock, Ticks, lock_profile, profile};
-use vellum_profile::diffprofile::{Options, diffprofile};
+use crate::scale::waits::{lock_profile, profile};
+use vellum_profile::diffprofile::{self, Options, diffprofile};
 use vellum_profile::files::PendingDirectory;
 use vellum_profile::{Profile, flame};
+use vellum_results::scale::{Lock, Ticks};
 
 /// A design that was simulated, and where its CPUs waited.
 pub struct Side<'s> {
@@ -71,7 +72,8 @@ fn files(sides: &[Side<'_>], work: &str) -> Vec<(String, String)> {
             title: work.to_owned(),
             ..Options::new(letter.to_uppercase().to_string())
         };
-        differences += &diffprofile(base, waits, &options).text();
+        let difference = diffprofile(base, waits, &options);
+        differences += &diffprofile::text(&difference, &options);
         differences.push('\n');
         let name = match named.len() {
             2 => "diff.svg".to_owned(),

@@ -29,7 +29,8 @@ pub use crew::{ClassTime, LapTime, Tally};
 pub use error::CompareError;
 pub use measure::{Builder, Measurement, MemoryAt, Pass, Place, Settings, measure};
 pub use profiled::attached;
-pub use verdict::{Judged, Reason, Resolution, Verdict};
+pub use vellum_results::{Reason, Verdict};
+pub use verdict::{Judged, Resolution};
 pub use workload::Load;
 
 /// Index of design A among the arms.

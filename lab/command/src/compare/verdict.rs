@@ -14,6 +14,7 @@
 //! wrong too often, many of them together do not do too often either.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use vellum_results::{Reason, Verdict};
 
 use super::analysis::Estimate;
 use crate::stats::bootstrap::LEAST_PASSES;
@@ -22,28 +23,6 @@ use crate::stats::bootstrap::LEAST_PASSES;
 /// probability of 1 in 20, if one arm strays like another: two differences from
 /// the same arm have a ratio with a Cauchy distribution around 1/2.
 const STRAY_AT_5_PERCENT: f64 = 11.0;
-
-/// How a design stands against the first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It needs less.
-    Less,
-    /// It needs more.
-    More,
-    /// No difference is proven.
-    NotProven(Reason),
-}
-
-/// Why no difference is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
-    /// There are fewer than [`LEAST_PASSES`] passes.
-    TooFewPasses,
-    /// The difference is no larger than chance makes it.
-    WithinChance,
-    /// It is larger than chance makes it, but not by more than the control strays.
-    WithinStray,
-}
 
 /// What a run can tell of one design: no difference up to this size, as a share
 /// of the first design's value, and every larger one.

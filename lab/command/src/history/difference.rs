@@ -1,67 +1,21 @@
 //! A later result against an earlier one, series by series.
 
-use serde::Serialize;
+use vellum_results::history::{Change, Difference};
 
 use super::{Kept, Series, host_words, is_same_host};
-use crate::compare::{Apart, Estimate, Verdict};
-use crate::report::model::{self, Figure};
+use crate::compare::{Apart, Estimate};
 
-/// How a design did later, by how it did earlier.
-#[derive(Clone, Debug, Serialize)]
-pub struct Change {
-    /// What was measured.
-    pub name: String,
-    /// The design as the later result has it.
-    pub design: String,
-    /// Earlier, in nanoseconds.
-    pub old_ns: Figure,
-    /// Later.
-    pub new_ns: Figure,
-    /// Later by earlier.
-    pub ratio: Figure,
-    /// The largest relative difference that is not told, as a share.
-    pub resolution: Option<f64>,
-    /// What is said of it: of more time, less, or no difference.
-    #[serde(serialize_with = "standing")]
-    pub verdict: Verdict,
-}
-
-fn standing<S: serde::Serializer>(verdict: &Verdict, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match verdict {
-        Verdict::Less => "less",
-        Verdict::More => "more",
-        Verdict::NotProven(reason) => model::reason_name(*reason),
-    })
-}
-
-impl Change {
-    /// Of a series and the same of an earlier run.
-    pub fn new(new: &Series, apart: &Apart) -> Change {
-        Change {
-            name: new.name.clone(),
-            design: new.design.clone(),
-            old_ns: apart.a.into(),
-            new_ns: apart.b.into(),
-            ratio: apart.ratio.into(),
-            resolution: apart.judged.resolution.map(|parts| parts.total()),
-            verdict: apart.judged.verdict,
-        }
+/// Of a series and the same of an earlier run.
+pub fn change(new: &Series, apart: &Apart) -> Change {
+    Change {
+        name: new.name.clone(),
+        design: new.design.clone(),
+        old_ns: apart.a.into(),
+        new_ns: apart.b.into(),
+        ratio: apart.ratio.into(),
+        resolution: apart.judged.resolution.map(|parts| parts.total()),
+        verdict: apart.judged.verdict,
     }
-}
-
-/// Two results against each other.
-#[derive(Clone, Debug, Serialize)]
-pub struct Difference {
-    /// What the earlier result is called.
-    pub old: String,
-    /// What the later one is called.
-    pub new: String,
-    /// Why times are not held against each other; nothing if they are.
-    pub refused: Option<String>,
-    /// The series that both have.
-    pub changes: Vec<Change>,
-    /// Series that only one of them has, as `design: name`.
-    pub unmatched: Vec<String>,
 }
 
 /// Why the times of two results cannot be held against each other.
@@ -86,33 +40,35 @@ fn is_deterministic(kept: &Kept) -> bool {
     kept.loaded.schema.starts_with("vellum-sim")
 }
 
-impl Difference {
-    /// Compares the series that both results have. `repeats` are ratios of runs that are
-    /// alike, by series.
-    pub fn new(old: &Kept, new: &Kept, repeats: impl Fn(&Series) -> Vec<Estimate>) -> Difference {
-        let refused = incomparable(old, new);
-        let mut changes = Vec::new();
-        let mut unmatched = Vec::new();
-        let describe = |series: &Series| format!("{}: {}", series.design, series.name);
-        for series in &new.series {
-            let earlier = old.series.iter().find(|earlier| earlier.is_same(series));
-            match earlier {
-                None => unmatched.push(describe(series)),
-                Some(_) if refused.is_some() => {}
-                Some(earlier) => match series.against(earlier, &repeats(series)) {
-                    Some(apart) => changes.push(Change::new(series, &apart)),
-                    None => unmatched.push(format!("{} (without a control)", describe(series))),
-                },
-            }
+/// Compares the series that both results have. `repeats` are ratios of runs that are
+/// alike, by series.
+pub fn difference(
+    old: &Kept,
+    new: &Kept,
+    repeats: impl Fn(&Series) -> Vec<Estimate>,
+) -> Difference {
+    let refused = incomparable(old, new);
+    let mut changes = Vec::new();
+    let mut unmatched = Vec::new();
+    let describe = |series: &Series| format!("{}: {}", series.design, series.name);
+    for series in &new.series {
+        let earlier = old.series.iter().find(|earlier| earlier.is_same(series));
+        match earlier {
+            None => unmatched.push(describe(series)),
+            Some(_) if refused.is_some() => {}
+            Some(earlier) => match series.against(earlier, &repeats(series)) {
+                Some(apart) => changes.push(change(series, &apart)),
+                None => unmatched.push(format!("{} (without a control)", describe(series))),
+            },
         }
-        let is_gone = |series: &&Series| !new.series.iter().any(|later| later.is_same(series));
-        unmatched.extend(old.series.iter().filter(is_gone).map(describe));
-        Difference {
-            old: old.name.clone(),
-            new: new.name.clone(),
-            refused,
-            changes,
-            unmatched,
-        }
+    }
+    let is_gone = |series: &&Series| !new.series.iter().any(|later| later.is_same(series));
+    unmatched.extend(old.series.iter().filter(is_gone).map(describe));
+    Difference {
+        old: old.name.clone(),
+        new: new.name.clone(),
+        refused,
+        changes,
+        unmatched,
     }
 }

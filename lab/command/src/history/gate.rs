@@ -1,9 +1,10 @@
 //! A run that must not be slower than saved ones: `--against` of the command `compare`.
 
-use serde::Serialize;
-use vellum_page::result::{Content, Run};
+use vellum_results::compare::Compare;
+use vellum_results::history::{Change, Passage};
+use vellum_results::{Content, Kind, Run};
 
-use super::difference::Change;
+use super::difference::change;
 use super::series::options;
 use super::{Kept, Series, host_words, is_alike, trend};
 use crate::compare::Verdict;
@@ -19,21 +20,6 @@ pub struct Gate {
     limit: f64,
 }
 
-/// What the gate says.
-#[derive(Clone, Debug, Serialize)]
-pub struct Passage {
-    /// What the saved result is called.
-    pub against: String,
-    /// When it was begun.
-    pub started: String,
-    /// The allowed slow-down, as a share.
-    pub limit: f64,
-    /// Comparisons of saved runs with each other.
-    pub repeats: usize,
-    /// By design.
-    pub changes: Vec<Change>,
-}
-
 /// What the run that begins will be, as far as a saved result has to fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'f> {
@@ -42,7 +28,7 @@ pub struct Expected<'f> {
     /// Copies of the process family.
     pub copies: u32,
     /// Simulated CPUs.
-    pub cpus: u64,
+    pub cpus: usize,
 }
 
 impl Gate {
@@ -88,7 +74,7 @@ impl Gate {
             let ratios = trend::repeats(&runs);
             repeats = repeats.max(ratios.len());
             let apart = series.against(&older, &ratios);
-            changes.extend(apart.map(|apart| Change::new(series, &apart)));
+            changes.extend(apart.map(|apart| change(series, &apart)));
         }
         match changes.is_empty() {
             true => Err(Failure::usage(format!(
@@ -106,25 +92,25 @@ impl Gate {
     }
 }
 
-impl Passage {
-    /// The designs that are slower by more than the limit, which is proven.
-    pub fn slower(&self) -> impl Iterator<Item = &Change> {
-        let limit = self.limit;
-        self.changes.iter().filter(move |change| {
-            change.verdict == Verdict::More && change.ratio.value - 1.0 > limit
-        })
-    }
+/// The designs that are slower by more than the limit, which is proven.
+pub fn slower(passage: &Passage) -> impl Iterator<Item = &Change> {
+    let limit = passage.limit;
+    passage
+        .changes
+        .iter()
+        .filter(move |change| change.verdict == Verdict::More && change.ratio.value - 1.0 > limit)
+}
 
-    /// Whether a slow-down beyond the limit could have gone unnoticed.
-    pub fn is_blind(&self) -> bool {
-        let coarse = |change: &Change| change.resolution.is_none_or(|size| size > self.limit);
-        self.changes.iter().any(coarse)
-    }
+/// Whether a slow-down beyond the limit could have gone unnoticed.
+pub fn is_blind(passage: &Passage) -> bool {
+    let limit = passage.limit;
+    let coarse = |change: &Change| change.resolution.is_none_or(|size| size > limit);
+    passage.changes.iter().any(coarse)
 }
 
 impl Expected<'_> {
     fn check(&self, kept: &Kept, run: &Run) -> Result<(), String> {
-        if kept.loaded.schema != "vellum-compare/1" {
+        if kept.loaded.schema != Compare::SCHEMA {
             return Err(format!(
                 "its schema is `{}`; expected a result of `vellum compare` on the core",
                 kept.loaded.schema

@@ -12,8 +12,8 @@ pub mod stored;
 pub mod text;
 pub mod trend;
 
-use vellum_page::result::run::Host;
-use vellum_page::{Loaded, ReadError};
+use vellum_results::run::Host;
+use vellum_results::{Loaded, ReadError};
 
 use crate::compare::Method;
 pub use series::Series;

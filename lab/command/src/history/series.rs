@@ -1,8 +1,7 @@
 //! What a result measured by pass, whatever command made it.
 
-use vellum_page::Loaded;
-use vellum_page::result::run::TraceFile;
-use vellum_page::result::{Content, bench, linux, sim};
+use vellum_results::run::TraceFile;
+use vellum_results::{Content, Loaded, bench, linux, sim};
 
 use super::METHOD;
 use crate::compare::{Apart, Estimate, Values};
@@ -77,14 +76,14 @@ pub fn of(loaded: &Loaded) -> Vec<Series> {
     match &loaded.content {
         Content::Compare(compare) => {
             let (times, about) = (&compare.pass_cpu_ns, &compare.about);
-            let series = |given: &str, full: &str, values: &[f64]| Series {
+            let series = |given: &str, full: &str, values: &[u64]| Series {
                 name: "CPU time in the core".to_owned(),
                 setting: format!("{trace}; {} copies, {} CPUs", about.copies, compare.cpus),
                 design: given.to_owned(),
                 full: full.to_owned(),
-                values: values.to_vec(),
-                base: times.a.clone(),
-                control: times.control.clone(),
+                values: floats(values),
+                base: floats(&times.a),
+                control: floats(&times.control),
             };
             let designs = &compare.designs;
             let a = series(&about.a, &designs.a, &times.a);
@@ -126,6 +125,10 @@ pub fn of(loaded: &Loaded) -> Vec<Series> {
         }],
         _ => Vec::new(),
     }
+}
+
+fn floats(values: &[u64]) -> Vec<f64> {
+    values.iter().map(|&value| value as f64).collect()
 }
 
 /// What identifies a trace, wherever it lies.
@@ -177,18 +180,19 @@ fn of_host(saved: &linux::Saved) -> Series {
         // One series through all kernels: what they differ in is what is looked for.
         design: "linux".to_owned(),
         full: format!("linux {}", saved.environment.kernel),
-        values: times.host.net_ns.clone(),
-        base: times.host.net_ns.clone(),
-        control: times.control.net_ns.clone(),
+        values: floats(&times.host.net_ns),
+        base: floats(&times.host.net_ns),
+        control: floats(&times.control.net_ns),
     }
 }
 
 fn of_simulation(findings: &sim::Findings, trace: &str) -> Vec<Series> {
     let sides = findings.sides.iter().map(|side| {
-        let values: Vec<f64> = side.runs.iter().map(|run| run.elapsed_ns).collect();
+        let runs = side.runs.iter();
+        let values: Vec<f64> = runs.map(|run| run.elapsed_ns as f64).collect();
         Series {
             name: format!("elapsed on {} CPUs of {}", findings.cpus, findings.machine),
-            setting: format!("{trace}; {} copies", findings.copies),
+            setting: format!("{trace}; {} copies", findings.about.copies),
             design: side.design.clone(),
             full: side.design.clone(),
             // The same seed gives the same result: it is its own control.

@@ -1,8 +1,8 @@
 //! Results in the database: what they are looked for by, and how they are listed.
 
 use vellum_history::{Entry, Facts};
-use vellum_page::result::Content;
-use vellum_page::{Loaded, headline};
+use vellum_page::headline;
+use vellum_results::{Content, Loaded};
 use vellum_terminal::table::Table;
 
 use super::Kept;

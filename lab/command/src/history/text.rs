@@ -1,12 +1,11 @@
 //! Tables for people.
 
+use vellum_results::Figure;
+use vellum_results::history::{Change, Difference, Passage, Trend};
 use vellum_terminal::table::{Table, marked};
 
-use super::difference::{Change, Difference};
-use super::gate::Passage;
-use super::trend::Trend;
+use super::gate;
 use crate::compare::Verdict;
-use crate::report::model::{Figure, reason_name};
 use crate::report::text::plural;
 
 /// A number of nanoseconds in the unit in which it has few digits.
@@ -36,7 +35,7 @@ pub fn verdict(change: &Change) -> String {
     match change.verdict {
         Verdict::More => format!("slower by {difference:.2} %, proven"),
         Verdict::Less => format!("faster by {:.2} %, proven", -difference),
-        Verdict::NotProven(reason) => format!("no difference proven ({})", reason_name(reason)),
+        Verdict::NotProven(reason) => format!("no difference proven ({})", reason.name()),
     }
 }
 
@@ -100,7 +99,7 @@ pub fn passage(passage: &Passage) -> String {
         passage.limit * 100.0,
         changes(&passage.changes)
     );
-    if passage.is_blind() {
+    if gate::is_blind(passage) {
         text += "A slow-down of the allowed size could not have been told: take more passes, a \
                  quieter machine, or a larger --limit.\n";
     }

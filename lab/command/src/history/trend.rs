@@ -3,47 +3,11 @@
 //! Results of the same program are *repeats*: they differ only in what runs differ by. How
 //! far they do is part of the resolution of every comparison between programs.
 
-use serde::Serialize;
+use vellum_results::history::{Point, Trend};
 
-use super::difference::Change;
+use super::difference::change;
 use super::{Kept, Series, host_words, is_same_host};
 use crate::compare::Estimate;
-
-/// One result in a trend.
-#[derive(Clone, Debug, Serialize)]
-pub struct Point {
-    /// What the result is called.
-    pub name: String,
-    /// When it was begun.
-    pub started: String,
-    /// The program that made it.
-    pub program: String,
-    /// The kernel that it ran on.
-    pub kernel: String,
-    /// Median over the passes, in nanoseconds.
-    pub value_ns: f64,
-    /// By that of the first.
-    pub ratio: f64,
-}
-
-/// One series on one machine over time.
-#[derive(Clone, Debug, Serialize)]
-pub struct Trend {
-    /// What was measured.
-    pub name: String,
-    /// Under what circumstances.
-    pub setting: String,
-    /// The design as it was asked for.
-    pub design: String,
-    /// On which machine.
-    pub host: String,
-    /// By time.
-    pub points: Vec<Point>,
-    /// Comparisons of runs of one program with each other, which say what runs differ by.
-    pub repeats: usize,
-    /// The last against the first; nothing with a single result, or without controls.
-    pub change: Option<Change>,
-}
 
 /// Ratios of each run to the one before it, of those that the same program made.
 pub fn repeats(runs: &[(&Kept, &Series)]) -> Vec<Estimate> {
@@ -92,7 +56,7 @@ fn trend(group: &[(&Kept, &Series)]) -> Trend {
     let change = match group {
         [(_, first), .., (_, last)] => {
             let apart = last.against(first, &repeats);
-            apart.map(|apart| Change::new(last, &apart))
+            apart.map(|apart| change(last, &apart))
         }
         _ => None,
     };

@@ -1,27 +1,14 @@
 //! What the host's kernel does in a replay that the core does not, and the other
 //! way round. It stands beside every comparison of the two.
 
-use serde::Serialize;
-
-use super::environment::Environment;
-
-/// One subject.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// What it is about.
-    pub subject: &'static str,
-    /// What the host does.
-    pub host: String,
-    /// What the core does.
-    pub core: &'static str,
-}
+use vellum_results::linux::{Coverage, Environment};
 
 /// The list for a host.
-pub fn rows(host: &Environment) -> Vec<Row> {
-    let row = |subject, host: &str, core| Row {
-        subject,
+pub fn rows(host: &Environment) -> Vec<Coverage> {
+    let row = |subject: &str, host: &str, core: &str| Coverage {
+        subject: subject.to_owned(),
         host: host.to_owned(),
-        core,
+        core: core.to_owned(),
     };
     let group = match host.memory_group.as_str() {
         "" => "none found".to_owned(),

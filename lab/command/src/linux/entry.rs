@@ -8,48 +8,30 @@
 //!   executed, is one; the kernel recognises the address and does what the function
 //!   there would do (`time`).
 
-use serde::{Deserialize, Serialize};
+use vellum_results::linux::EntryCost;
 
 use super::LinuxError;
 use crate::bench::host::forkfault::Helper;
 use vellum_terminal::progress::Interrupt;
 
-/// Costs of entering the kernel and returning, in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EntryCost {
-    /// A system call that does nothing.
-    pub syscall_ns: f64,
-    /// A page fault that is answered at once.
-    pub trap_ns: f64,
-    /// How the trap was measured.
-    pub trap_method: String,
-}
-
-impl EntryCost {
-    /// Measures.
-    ///
-    /// # Errors
-    /// The process for it failed, or the user interrupted.
-    pub fn measure(helper: &Helper, interrupt: &Interrupt) -> Result<EntryCost, LinuxError> {
-        let cost = helper.trap_cost(interrupt)?;
-        let (trap_ns, trap_method) = match cost.fault_ns {
-            Some(fault) => (fault, "page fault on the vsyscall page, answered at once"),
-            None => (
-                cost.syscall_ns,
-                "not measurable (no vsyscall page): the system call's, which is a lower bound",
-            ),
-        };
-        // To what is worth telling, and what a saved result gives back as it was.
-        let rounded = |ns: f64| (ns * 10.0).round() / 10.0;
-        Ok(EntryCost {
-            syscall_ns: rounded(cost.syscall_ns),
-            trap_ns: rounded(trap_ns),
-            trap_method: trap_method.to_owned(),
-        })
-    }
-
-    /// Of so many traps and calls, in nanoseconds.
-    pub fn of(&self, traps: u64, calls: u64) -> f64 {
-        traps as f64 * self.trap_ns + calls as f64 * self.syscall_ns
-    }
+/// Measures what it costs.
+///
+/// # Errors
+/// The process for it failed, or the user interrupted.
+pub fn measure(helper: &Helper, interrupt: &Interrupt) -> Result<EntryCost, LinuxError> {
+    let cost = helper.trap_cost(interrupt)?;
+    let (trap_ns, trap_method) = match cost.fault_ns {
+        Some(fault) => (fault, "page fault on the vsyscall page, answered at once"),
+        None => (
+            cost.syscall_ns,
+            "not measurable (no vsyscall page): the system call's, which is a lower bound",
+        ),
+    };
+    // To what is worth telling, and what a saved result gives back as it was.
+    let rounded = |ns: f64| (ns * 10.0).round() / 10.0;
+    Ok(EntryCost {
+        syscall_ns: rounded(cost.syscall_ns),
+        trap_ns: rounded(trap_ns),
+        trap_method: trap_method.to_owned(),
+    })
 }

@@ -5,58 +5,27 @@
 
 use std::fs;
 
-use serde::{Deserialize, Serialize};
+use vellum_results::linux::Environment;
 
-/// A host.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Environment {
-    /// Release of the kernel, `uname -r`.
-    pub kernel: String,
-    /// Its build, `uname -v`.
-    pub build: String,
-    /// The id of this boot.
-    pub boot: String,
-    /// Its command line.
-    pub command_line: String,
-    /// Its configuration: file, bytes, and checksum.
-    pub config: String,
-    /// Model of the CPUs.
-    pub cpu: String,
-    /// CPUs online.
-    pub cpus: usize,
-    /// Memory in bytes.
-    pub memory: u64,
-    /// Setting of transparent huge pages, and of those of shared memory.
-    pub huge_pages: String,
-    /// What is done against faults of the CPU, one line for each.
-    pub mitigations: Vec<String>,
-    /// Generations of the reclaim lists (`lru_gen`), if the kernel has them.
-    pub lru_gen: String,
-    /// Memory controllers of the group that the program runs in.
-    pub memory_group: String,
-}
-
-impl Environment {
-    /// That of this machine.
-    pub fn here() -> Environment {
-        Environment {
-            kernel: line("/proc/sys/kernel/osrelease"),
-            build: line("/proc/sys/kernel/version"),
-            boot: line("/proc/sys/kernel/random/boot_id"),
-            command_line: line("/proc/cmdline"),
-            config: config(),
-            cpu: field("/proc/cpuinfo", "model name"),
-            cpus: crate::bench::host::cpus(),
-            memory: memory(),
-            huge_pages: format!(
-                "anonymous {}; shared {}",
-                line("/sys/kernel/mm/transparent_hugepage/enabled"),
-                line("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
-            ),
-            mitigations: mitigations(),
-            lru_gen: line("/sys/kernel/mm/lru_gen/enabled"),
-            memory_group: memory_group(),
-        }
+/// This machine.
+pub fn here() -> Environment {
+    Environment {
+        kernel: line("/proc/sys/kernel/osrelease"),
+        build: line("/proc/sys/kernel/version"),
+        boot: line("/proc/sys/kernel/random/boot_id"),
+        command_line: line("/proc/cmdline"),
+        config: config(),
+        cpu: field("/proc/cpuinfo", "model name"),
+        cpus: crate::bench::host::cpus(),
+        memory: memory(),
+        huge_pages: format!(
+            "anonymous {}; shared {}",
+            line("/sys/kernel/mm/transparent_hugepage/enabled"),
+            line("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+        ),
+        mitigations: mitigations(),
+        lru_gen: line("/sys/kernel/mm/lru_gen/enabled"),
+        memory_group: memory_group(),
     }
 }
 
@@ -131,7 +100,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_kernel_and_memory() {
-        let here = Environment::here();
+        let here = here();
         assert!(!here.kernel.is_empty());
         assert!(here.memory > 1 << 20);
         let json = serde_json::to_string(&here).expect("plain data");

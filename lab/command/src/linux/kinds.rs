@@ -1,8 +1,7 @@
 //! Time by kind of operation: the host's beside the core's.
 
-use serde::{Deserialize, Serialize};
+use vellum_results::linux::{BothKinds, EntryCost, HostKind};
 
-use super::entry::EntryCost;
 use super::plan::{CLASSES, Entries};
 use super::protocol::TIMES;
 use super::tree::Time;
@@ -16,33 +15,6 @@ pub struct HostKinds {
     pub full: [Time; TIMES],
     /// Without.
     pub empty: [Time; TIMES],
-}
-
-/// One kind of operation on the host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HostKind {
-    /// Its name.
-    pub kind: String,
-    /// Operations.
-    pub ops: u64,
-    /// CPU time in a full replay, the clock's own cost taken off, in nanoseconds.
-    pub gross_ns: u64,
-    /// CPU time in an empty replay likewise: the replay's own.
-    pub own_ns: u64,
-    /// What entering the kernel for it costs.
-    pub entry_ns: u64,
-}
-
-impl HostKind {
-    /// Time of the operations: without the replay's own.
-    pub fn net_ns(&self) -> u64 {
-        self.gross_ns.saturating_sub(self.own_ns)
-    }
-
-    /// The same without entering the kernel.
-    pub fn after_ns(&self) -> u64 {
-        self.net_ns().saturating_sub(self.entry_ns)
-    }
 }
 
 /// Rows of the host, one for each kind that the workload has.
@@ -69,25 +41,13 @@ pub fn host_rows(
     rows.filter(|row| row.ops > 0).collect()
 }
 
-/// A kind on both sides.
-#[derive(Clone, Debug, Serialize)]
-pub struct BothKinds {
-    /// On the host.
-    #[serde(flatten)]
-    pub host: HostKind,
-    /// CPU time in the core, the clock's own cost taken off, in nanoseconds.
-    pub core_ns: u64,
-}
-
 /// Operations below which a kind is not judged: their time is that of the clock.
 pub const JUDGED_FROM: u64 = 100;
 
-impl BothKinds {
-    /// The core is slower than the host without its entry costs, and there are
-    /// enough operations to tell.
-    pub fn core_is_slower(&self) -> bool {
-        self.host.ops >= JUDGED_FROM && self.core_ns > self.host.after_ns()
-    }
+/// The core is slower than the host without its entry costs, and there are enough
+/// operations to tell.
+pub fn core_is_slower(kind: &BothKinds) -> bool {
+    kind.host.ops >= JUDGED_FROM && kind.core_ns > kind.host.after_ns()
 }
 
 /// Rows of both.

@@ -2,21 +2,18 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use vellum_results::Figure;
+use vellum_results::linux::{
+    Against, BothKinds, Coverage, EntryCost, Environment, HostComparison, HostKind, HostTimes,
+    Saved, SavedComparison, middle,
+};
 
-use super::coverage::{self, Row};
-use super::entry::EntryCost;
-use super::environment::Environment;
-use super::kinds::{BothKinds, HostKind, JUDGED_FROM};
-use super::saved::Saved;
-use super::summary::{Against, Apart, HostTimes, middle};
+use super::coverage;
+use super::kinds::{JUDGED_FROM, core_is_slower};
+use super::summary::entered_ns;
 use crate::compare::{Judged, Reason, Verdict};
-use crate::report::model::{Figure, answer};
 use crate::report::text::{NO_INTERVAL, told_from, wrapped};
 use vellum_terminal::table::{Table, grouped};
-
-/// Name and version of the JSON of a comparison with the core.
-pub const COMPARE_SCHEMA: &str = "vellum-compare-linux/1";
 
 /// Why the unit is a pass.
 const UNIT: &str = "A process cannot be stopped half-way for another arm to run: the unit of the statistics \
@@ -91,7 +88,7 @@ fn host_times(times: &HostTimes, entry: &EntryCost) -> String {
             grouped(times.calls),
             entry.syscall_ns
         ),
-        times.entered_ns(entry),
+        entered_ns(times, entry),
     );
     row(
         "the events, after subtracting entries".into(),
@@ -137,7 +134,7 @@ fn each(ns: u64, ops: u64) -> String {
     format!("{:.0}", ns as f64 / ops.max(1) as f64)
 }
 
-fn coverage_text(rows: &[Row]) -> String {
+fn coverage_text(rows: &[Coverage]) -> String {
     let mut text = "what each side does that the other does not\n".to_owned();
     for row in rows {
         let _ = writeln!(text, "  {}", row.subject);
@@ -147,157 +144,125 @@ fn coverage_text(rows: &[Row]) -> String {
     text
 }
 
-/// A comparison of the host with the core.
-#[derive(Clone, Debug, Serialize)]
-pub struct HostComparison {
-    /// [`COMPARE_SCHEMA`].
-    pub schema: &'static str,
-    /// The host's side, as it is saved.
-    pub host: Saved,
-    /// The design, complete.
-    pub design: String,
-    /// CPU time of the core, by pass.
-    pub core_ns: Vec<u64>,
-    /// Before subtracting entries: the honest figure.
-    pub before: Against,
-    /// After.
-    pub after: Against,
-    /// The answer, from `before`: `a` is the host, `b` the core.
-    #[serde(serialize_with = "answer")]
-    pub verdict: Verdict,
-    /// By kind.
-    pub kinds: Vec<BothKinds>,
-    /// What each side does that the other does not.
-    pub coverage: Vec<Row>,
-    /// The unit of the statistics.
-    pub unit: &'static str,
-    /// The user stopped early.
-    pub interrupted: bool,
-    /// Seed of the order of the arms and of the bootstrap.
-    pub seed: u64,
+/// Puts together what was measured.
+pub fn comparison(
+    host: Saved,
+    design: String,
+    core_ns: Vec<u64>,
+    (before, after): (Against, Against),
+    kinds: Vec<BothKinds>,
+    (interrupted, seed): (bool, u64),
+    verdict: Verdict,
+) -> HostComparison {
+    HostComparison {
+        verdict,
+        coverage: coverage::rows(&host.environment),
+        host,
+        design,
+        core_ns,
+        before,
+        after,
+        kinds,
+        unit: "pass".to_owned(),
+        interrupted,
+        seed,
+    }
 }
 
-impl HostComparison {
-    /// Puts together what was measured.
-    pub fn new(
-        host: Saved,
-        design: String,
-        core_ns: Vec<u64>,
-        (before, after): (Against, Against),
-        kinds: Vec<BothKinds>,
-        (interrupted, seed): (bool, u64),
-    ) -> Self {
-        Self {
-            schema: COMPARE_SCHEMA,
-            verdict: before.judged.verdict,
-            coverage: coverage::rows(&host.environment),
-            host,
-            design,
-            core_ns,
-            before,
-            after,
-            kinds,
-            unit: "pass",
-            interrupted,
-            seed,
-        }
+/// A comparison with the core as tables. `judged` is what is said of it, as in the verdict.
+pub fn comparison_text(found: &HostComparison, judged: &Judged) -> String {
+    let host = &found.host;
+    let passes = found.core_ns.len();
+    let mut text = format!("{}\n", host.trace.path);
+    let _ = writeln!(
+        text,
+        "  A   {}",
+        &host_line(&host.environment, host.cpu)[13..]
+    );
+    let _ = writeln!(text, "  B   {}", found.design);
+    let _ = writeln!(text, "  A'  as A, once more: the control");
+    let _ = writeln!(
+        text,
+        "{} operations; {passes} {}; seed {}",
+        grouped(host.ops),
+        if passes == 1 { "pass" } else { "passes" },
+        found.seed
+    );
+    if found.interrupted {
+        text += "INTERRUPTED: the figures are of the complete passes\n";
     }
+    text += &wrapped(UNIT);
+    text += "\n";
+    text += &host_times(&host.times, &host.entry);
+    text += "\n";
+    text += &ratios(found);
+    text += &verdict_text(judged, &found.before.ratio);
+    text += "\n";
+    text += &both_text(found);
+    text += "\n";
+    text += &wrapped(METHOD);
+    text += "\n";
+    text += &coverage_text(&found.coverage);
+    text
+}
 
-    /// As tables.
-    pub fn text(&self) -> String {
-        let host = &self.host;
-        let passes = self.core_ns.len();
-        let mut text = format!("{}\n", host.trace.path);
-        let _ = writeln!(
-            text,
-            "  A   {}",
-            &host_line(&host.environment, host.cpu)[13..]
-        );
-        let _ = writeln!(text, "  B   {}", self.design);
-        let _ = writeln!(text, "  A'  as A, once more: the control");
-        let _ = writeln!(
-            text,
-            "{} operations; {passes} {}; seed {}",
-            grouped(host.ops),
-            if passes == 1 { "pass" } else { "passes" },
-            self.seed
-        );
-        if self.interrupted {
-            text += "INTERRUPTED: the figures are of the complete passes\n";
-        }
-        text += &wrapped(UNIT);
-        text += "\n";
-        text += &host_times(&host.times, &host.entry);
-        text += "\n";
-        text += &self.ratios();
-        text += &verdict_text(&self.before.judged, &self.before.ratio);
-        text += "\n";
-        text += &self.kinds_text();
-        text += "\n";
-        text += &wrapped(METHOD);
-        text += "\n";
-        text += &coverage_text(&self.coverage);
-        text
-    }
-
-    fn ratios(&self) -> String {
-        let mut table = Table::new(&[
-            "",
-            "A host, s",
-            "B core, s",
-            "B / A",
-            "95 % interval",
-            "A' / A",
+fn ratios(found: &HostComparison) -> String {
+    let mut table = Table::new(&[
+        "",
+        "A host, s",
+        "B core, s",
+        "B / A",
+        "95 % interval",
+        "A' / A",
+    ]);
+    for (name, against) in [
+        ("before subtracting entries", &found.before),
+        ("after", &found.after),
+    ] {
+        table.row(vec![
+            name.to_owned(),
+            seconds(against.host_ns.value),
+            seconds(against.core_ns.value),
+            format!("{:.4}", against.ratio.value),
+            bounds(&against.ratio),
+            format!("{:.4}", against.control_ratio.value),
         ]);
-        for (name, against) in [
-            ("before subtracting entries", &self.before),
-            ("after", &self.after),
-        ] {
-            table.row(vec![
-                name.to_owned(),
-                seconds(against.host_ns.value),
-                seconds(against.core_ns.value),
-                format!("{:.4}", against.ratio.value),
-                bounds(&against.ratio),
-                format!("{:.4}", against.control_ratio.value),
-            ]);
-        }
-        table.render(0)
     }
+    table.render(0)
+}
 
-    fn kinds_text(&self) -> String {
-        let mut table = Table::new(&[
-            "kind, ms of CPU time",
-            "operations",
-            "A whole",
-            "A events",
-            "A after entries",
-            "B core",
-            "B/A after",
-        ]);
-        let mut slower = Vec::new();
-        for kind in &self.kinds {
-            let host = &kind.host;
-            let mut row = vec![host.kind.clone(), grouped(host.ops)];
-            let times = [host.gross_ns, host.net_ns(), host.after_ns(), kind.core_ns];
-            row.extend(times.map(|ns| format!("{:.1}", ns as f64 / 1e6)));
-            row.push(match host.after_ns() {
-                0 => "-".to_owned(),
-                after => format!("{:.3}", kind.core_ns as f64 / after as f64),
-            });
-            if kind.core_is_slower() {
-                slower.push(host.kind.as_str());
-            }
-            table.row(row);
+fn both_text(found: &HostComparison) -> String {
+    let mut table = Table::new(&[
+        "kind, ms of CPU time",
+        "operations",
+        "A whole",
+        "A events",
+        "A after entries",
+        "B core",
+        "B/A after",
+    ]);
+    let mut slower = Vec::new();
+    for kind in &found.kinds {
+        let host = &kind.host;
+        let mut row = vec![host.kind.clone(), grouped(host.ops)];
+        let times = [host.gross_ns, host.net_ns(), host.after_ns(), kind.core_ns];
+        row.extend(times.map(|ns| format!("{:.1}", ns as f64 / 1e6)));
+        row.push(match host.after_ns() {
+            0 => "-".to_owned(),
+            after => format!("{:.3}", kind.core_ns as f64 / after as f64),
+        });
+        if core_is_slower(kind) {
+            slower.push(host.kind.as_str());
         }
-        let verdict = match slower.is_empty() {
-            true => {
-                format!("The core is faster in every kind that has {JUDGED_FROM} operations.\n")
-            }
-            false => format!("The core is SLOWER in: {}.\n", slower.join(", ")),
-        };
-        table.render(0) + &verdict
+        table.row(row);
     }
+    let verdict = match slower.is_empty() {
+        true => {
+            format!("The core is faster in every kind that has {JUDGED_FROM} operations.\n")
+        }
+        false => format!("The core is SLOWER in: {}.\n", slower.join(", ")),
+    };
+    table.render(0) + &verdict
 }
 
 fn bounds(figure: &Figure) -> String {
@@ -335,124 +300,91 @@ fn verdict_text(judged: &Judged, ratio: &Figure) -> String {
 /// Time of a kind below which a ratio to it says nothing.
 const LEAST_NS: u64 = 100_000;
 
-/// Two saved results.
-#[derive(Clone, Debug, Serialize)]
-pub struct SavedComparison {
-    /// Schema of this object.
-    pub schema: &'static str,
-    /// A.
-    pub a: Saved,
-    /// B.
-    pub b: Saved,
-    /// The events' time.
-    pub apart: Apart,
-    /// The answer.
-    #[serde(serialize_with = "answer")]
-    pub verdict: Verdict,
+/// Two saved results as tables. `judged` is what is said of them, as in the verdict.
+pub fn saved_text(found: &SavedComparison, judged: &Judged) -> String {
+    let (a, b) = (&found.a, &found.b);
+    let mut text = format!("{}\n", a.trace.path);
+    let mut hosts = Table::new(&["", "A", "B"]);
+    let size = |of: &Saved| format!("{} MiB", grouped(of.environment.memory >> 20));
+    let passes = |of: &Saved| of.times.host.net_ns.len().to_string();
+    let entry = |of: &Saved| format!("{:.0} / {:.0}", of.entry.trap_ns, of.entry.syscall_ns);
+    let rows: [(&str, String, String); 5] = [
+        (
+            "kernel",
+            a.environment.kernel.clone(),
+            b.environment.kernel.clone(),
+        ),
+        ("CPU", a.environment.cpu.clone(), b.environment.cpu.clone()),
+        ("memory", size(a), size(b)),
+        ("passes", passes(a), passes(b)),
+        ("trap / system call, ns", entry(a), entry(b)),
+    ];
+    for (name, a, b) in rows {
+        hosts.row(vec![name.to_owned(), a, b]);
+    }
+    text += &hosts.render(0);
+    let (of_a, of_b) = (&a.environment, &b.environment);
+    text += &difference("build", &of_a.build, &of_b.build);
+    text += &difference("configuration", &of_a.config, &of_b.config);
+    text += &difference("command line", &of_a.command_line, &of_b.command_line);
+    text += &difference("huge pages", &of_a.huge_pages, &of_b.huge_pages);
+    let joined = |of: &Environment| of.mitigations.join("; ");
+    text += &difference("mitigations", &joined(of_a), &joined(of_b));
+    text += &difference("boot", &of_a.boot, &of_b.boot);
+    let mut times = Table::new(&[
+        "CPU time of the events",
+        "seconds",
+        "95 % interval",
+        "A' / A",
+    ]);
+    let apart = &found.apart;
+    for (name, figure, control) in [
+        ("A", &apart.a_ns, &apart.control_ratios[0]),
+        ("B", &apart.b_ns, &apart.control_ratios[1]),
+    ] {
+        let in_seconds = figure.in_units_of(1e9);
+        times.row(vec![
+            name.to_owned(),
+            format!("{:.4}", in_seconds.value),
+            bounds(&in_seconds),
+            format!("{:.4}", control.value),
+        ]);
+    }
+    let _ = write!(text, "\n{}", times.render(0));
+    let _ = writeln!(
+        text,
+        "B / A  {:.4}  ({})",
+        apart.ratio.value,
+        bounds(&apart.ratio)
+    );
+    text += &verdict_text(judged, &apart.ratio);
+    text += &wrapped(
+        "The two did not run side by side: the interval covers what passes of one boot differ by, \
+         not what boots of one kernel do. Save several boots of each to see that.",
+    );
+    text += "\n";
+    text += &saved_kinds(found);
+    text
 }
 
-impl SavedComparison {
-    /// Puts together two results of the same trace.
-    pub fn new(a: Saved, b: Saved, apart: Apart) -> Self {
-        Self {
-            schema: "vellum-compare-saved/1",
-            verdict: apart.judged.verdict,
-            a,
-            b,
-            apart,
-        }
-    }
-
-    /// As tables.
-    pub fn text(&self) -> String {
-        let (a, b) = (&self.a, &self.b);
-        let mut text = format!("{}\n", a.trace.path);
-        let mut hosts = Table::new(&["", "A", "B"]);
-        let size = |of: &Saved| format!("{} MiB", grouped(of.environment.memory >> 20));
-        let passes = |of: &Saved| of.times.host.net_ns.len().to_string();
-        let entry = |of: &Saved| format!("{:.0} / {:.0}", of.entry.trap_ns, of.entry.syscall_ns);
-        let rows: [(&str, String, String); 5] = [
-            (
-                "kernel",
-                a.environment.kernel.clone(),
-                b.environment.kernel.clone(),
-            ),
-            ("CPU", a.environment.cpu.clone(), b.environment.cpu.clone()),
-            ("memory", size(a), size(b)),
-            ("passes", passes(a), passes(b)),
-            ("trap / system call, ns", entry(a), entry(b)),
-        ];
-        for (name, a, b) in rows {
-            hosts.row(vec![name.to_owned(), a, b]);
-        }
-        text += &hosts.render(0);
-        let (of_a, of_b) = (&a.environment, &b.environment);
-        text += &difference("build", &of_a.build, &of_b.build);
-        text += &difference("configuration", &of_a.config, &of_b.config);
-        text += &difference("command line", &of_a.command_line, &of_b.command_line);
-        text += &difference("huge pages", &of_a.huge_pages, &of_b.huge_pages);
-        let joined = |of: &Environment| of.mitigations.join("; ");
-        text += &difference("mitigations", &joined(of_a), &joined(of_b));
-        text += &difference("boot", &of_a.boot, &of_b.boot);
-        let mut times = Table::new(&[
-            "CPU time of the events",
-            "seconds",
-            "95 % interval",
-            "A' / A",
+fn saved_kinds(found: &SavedComparison) -> String {
+    let mut table = Table::new(&["kind, ms of CPU time", "A events", "B events", "B / A"]);
+    for a in &found.a.kinds {
+        let Some(b) = found.b.kinds.iter().find(|b| b.kind == a.kind) else {
+            continue;
+        };
+        let (a_ns, b_ns) = (a.net_ns(), b.net_ns());
+        table.row(vec![
+            a.kind.clone(),
+            format!("{:.1}", a_ns as f64 / 1e6),
+            format!("{:.1}", b_ns as f64 / 1e6),
+            match a_ns < LEAST_NS {
+                true => "-".to_owned(),
+                false => format!("{:.3}", b_ns as f64 / a_ns as f64),
+            },
         ]);
-        let apart = &self.apart;
-        for (name, figure, control) in [
-            ("A", &apart.a_ns, &apart.control_ratios[0]),
-            ("B", &apart.b_ns, &apart.control_ratios[1]),
-        ] {
-            let in_seconds = Figure {
-                value: figure.value / 1e9,
-                low: figure.low.map(|low| low / 1e9),
-                high: figure.high.map(|high| high / 1e9),
-            };
-            times.row(vec![
-                name.to_owned(),
-                format!("{:.4}", in_seconds.value),
-                bounds(&in_seconds),
-                format!("{:.4}", control.value),
-            ]);
-        }
-        let _ = write!(text, "\n{}", times.render(0));
-        let _ = writeln!(
-            text,
-            "B / A  {:.4}  ({})",
-            apart.ratio.value,
-            bounds(&apart.ratio)
-        );
-        text += &verdict_text(&apart.judged, &apart.ratio);
-        text += &wrapped(
-            "The two did not run side by side: the interval covers what passes of one boot differ by, \
-             not what boots of one kernel do. Save several boots of each to see that.",
-        );
-        text += "\n";
-        text += &self.kinds();
-        text
     }
-
-    fn kinds(&self) -> String {
-        let mut table = Table::new(&["kind, ms of CPU time", "A events", "B events", "B / A"]);
-        for a in &self.a.kinds {
-            let Some(b) = self.b.kinds.iter().find(|b| b.kind == a.kind) else {
-                continue;
-            };
-            let (a_ns, b_ns) = (a.net_ns(), b.net_ns());
-            table.row(vec![
-                a.kind.clone(),
-                format!("{:.1}", a_ns as f64 / 1e6),
-                format!("{:.1}", b_ns as f64 / 1e6),
-                match a_ns < LEAST_NS {
-                    true => "-".to_owned(),
-                    false => format!("{:.3}", b_ns as f64 / a_ns as f64),
-                },
-            ]);
-        }
-        table.render(0)
-    }
+    table.render(0)
 }
 
 /// What may differ and is too long for a table.

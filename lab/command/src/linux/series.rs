@@ -8,7 +8,7 @@
 
 use std::path::PathBuf;
 
-use super::entry::EntryCost;
+use super::entry;
 use super::files::ScratchFiles;
 use super::kinds::HostKinds;
 use super::plan::Plan;
@@ -18,6 +18,7 @@ use super::{LinuxError, supported};
 use crate::bench::host::HostError;
 use crate::bench::host::forkfault::Helper;
 use crate::compare::order::orders;
+use vellum_results::linux::EntryCost;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// What to measure.
@@ -82,7 +83,7 @@ pub fn measure(
 ) -> Result<Series, LinuxError> {
     supported()?;
     let pinned = Pinned::here().map_err(LinuxError::io("staying on one CPU"))?;
-    let entry = EntryCost::measure(&settings.helper, interrupt)?;
+    let entry = entry::measure(&settings.helper, interrupt)?;
     let files = ScratchFiles::new(settings.scratch.as_deref(), &plan.files)?;
     let mut arms = vec![Arm::Full, Arm::Empty];
     if settings.control {

@@ -1,7 +1,7 @@
 //! The arithmetic of the published text: how much memory the page tables that
 //! fit into low memory can map.
 
-use serde::Serialize;
+use vellum_results::plan::Arithmetic;
 
 /// Bytes of a frame, and of a page table, of `format=x86-pae`.
 pub const FRAME: u64 = 4096;
@@ -15,36 +15,17 @@ pub const RECORD: u64 = 32;
 /// The most memory that there can be: physical addresses have 36 bits.
 pub const MOST_RAM: u64 = 1 << 36;
 
-/// How the published text counts.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Arithmetic {
-    /// Low memory in bytes.
-    pub low_bytes: u64,
-    /// Page tables that are as large as it.
-    pub tables: u64,
-    /// Bytes that one of them maps.
-    pub table_maps: u64,
-    /// Bytes that all of them map.
-    pub mappable: u64,
-    /// One table in so many can be had, the rest is for other things and for error.
-    pub slop: f64,
-    /// Bytes that those map.
-    pub with_slop: f64,
-}
-
-impl Arithmetic {
-    /// Of `low_bytes` of low memory.
-    pub fn of(low_bytes: u64, slop: f64) -> Self {
-        let tables = low_bytes / FRAME;
-        let mappable = tables * TABLE_MAPS;
-        Self {
-            low_bytes,
-            tables,
-            table_maps: TABLE_MAPS,
-            mappable,
-            slop,
-            with_slop: mappable as f64 / slop,
-        }
+/// What the published text counts of `low_bytes` of low memory.
+pub fn arithmetic(low_bytes: u64, slop: f64) -> Arithmetic {
+    let tables = low_bytes / FRAME;
+    let mappable = tables * TABLE_MAPS;
+    Arithmetic {
+        low_bytes,
+        tables,
+        table_maps: TABLE_MAPS,
+        mappable,
+        slop,
+        with_slop: mappable as f64 / slop,
     }
 }
 
@@ -59,7 +40,7 @@ mod tests {
 
     #[test]
     fn the_published_figures_come_out() {
-        let published = Arithmetic::of(768 << 20, 10.0);
+        let published = arithmetic(768 << 20, 10.0);
         assert_eq!(published.tables, 196_608);
         assert_eq!(published.table_maps, 2 << 20);
         assert_eq!(published.mappable, 384 << 30);

@@ -1,69 +1,14 @@
 //! What a workload needs of low memory, measured.
 
-use serde::Serialize;
-
 use super::session::Session;
 use crate::failure::Failure;
 use crate::replay::ram::too_small;
+use vellum_results::plan::{Demand, Held};
 
 /// What the engine calls page tables, and all frames in use. The rest of its list is what
 /// else lies in low memory.
 const TABLES: &str = "page tables";
 pub(super) const FRAMES: &str = "all frames";
-
-/// Bytes of something at their peak.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Held {
-    /// What it is.
-    pub name: &'static str,
-    /// The most bytes at any time.
-    pub bytes: u64,
-}
-
-/// What a replay with all tables in low memory used, all copies together.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Demand {
-    /// The design, complete.
-    pub design: String,
-    /// Copies of the recorded processes.
-    pub copies: u32,
-    /// Simulated CPUs.
-    pub cpus: usize,
-    /// Page faults.
-    pub faults: u64,
-    /// Page tables made.
-    pub tables_made: u64,
-    /// Page tables of all levels at their peak, in bytes.
-    pub tables_bytes: u64,
-    /// Everything else that must lie in low memory, at its peak.
-    pub others: Vec<Held>,
-    /// Everything, pages of programs and files included, at its peak, in bytes.
-    pub all_bytes: u64,
-    /// CPU time in the core in nanoseconds, without windows.
-    pub core_ns: u64,
-}
-
-impl Demand {
-    /// Bytes of what must lie in low memory beside tables.
-    pub fn others_bytes(&self) -> u64 {
-        self.others.iter().map(|held| held.bytes).sum()
-    }
-
-    /// Bytes of low memory that are needed with tables in it.
-    pub fn low_bytes(&self) -> u64 {
-        self.tables_bytes + self.others_bytes()
-    }
-
-    /// The same of one copy.
-    pub fn low_of_a_copy(&self) -> u64 {
-        (self.low_bytes() / u64::from(self.copies)).max(1)
-    }
-
-    /// All memory that one copy uses, in bytes.
-    pub fn all_of_a_copy(&self) -> u64 {
-        (self.all_bytes / u64::from(self.copies)).max(1)
-    }
-}
 
 /// Replays once with tables in low memory, of which there is as much as there is memory.
 ///
@@ -93,7 +38,12 @@ pub fn measure(session: &mut Session<'_>) -> Result<Demand, Failure> {
         faults: replay.counter("faults"),
         tables_made: replay.counter("tables made"),
         tables_bytes: peak(TABLES),
-        others: others.map(|&(name, bytes)| Held { name, bytes }).collect(),
+        others: others
+            .map(|&(name, bytes)| Held {
+                name: name.to_owned(),
+                bytes,
+            })
+            .collect(),
         all_bytes: peak(FRAMES),
         core_ns: replay.replayed.core_ns,
     })

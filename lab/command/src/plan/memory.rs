@@ -4,7 +4,6 @@
 //! device of a stated speed (`--device`). What it takes is the CPU time in the core and
 //! the time for which it waits for the device.
 
-use serde::Serialize;
 use vellum_engine::{EngineError, reclaims};
 
 use super::demand::FRAMES;
@@ -14,12 +13,10 @@ use crate::designs::with_reclaim;
 use crate::failure::Failure;
 use crate::replay::Workload;
 use crate::replay::ram::too_small;
-use crate::report::device::Device;
+use crate::report::device;
+use vellum_results::memory::{Compressed, Cost, MemoryPlan, Row, Sampled};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::AccessMarks;
-
-/// Name and version of the JSON schema.
-pub const SCHEMA: &str = "vellum-plan-memory/1";
 
 /// Bytes that memory is a multiple of.
 const UNIT: u64 = 64 << 10;
@@ -44,110 +41,6 @@ pub struct Question {
     pub compressed: Option<u8>,
 }
 
-/// The answer.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct MemoryPlan {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// Path of the trace.
-    pub trace: String,
-    /// Copies of the recorded processes.
-    pub copies: u32,
-    /// The design in option syntax; what it does not name is the default.
-    pub design: String,
-    /// The device that pages leave for and come from.
-    pub device: Device,
-    /// How much of the memory of each size is set aside for a compressed store in front of swap,
-    /// in percent, if any is.
-    pub compressed_percent: Option<u8>,
-    /// Memory in use at the peak, in bytes, where there is more than enough.
-    pub peak_bytes: u64,
-    /// What it takes with that memory: CPU time in the core and time of the device in
-    /// nanoseconds, without reclaim.
-    pub unlimited: Cost,
-    /// Whether pages are used again as the recording has it. A trace of faults has the first
-    /// use of each page only.
-    pub first_touches_only: bool,
-    /// How later uses of pages were sampled, if they were.
-    pub accesses: Option<Sampled>,
-    /// From the most memory to the least.
-    pub rows: Vec<Row>,
-    /// The least memory with which it takes at most a tenth longer than with all memory, in
-    /// bytes.
-    pub enough_bytes: Option<u64>,
-    /// Whether the user ended it early.
-    pub interrupted: bool,
-}
-
-/// How uses of pages were sampled.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Sampled {
-    /// Microseconds from one sample to the next.
-    pub interval_us: u64,
-    /// Whether only the number of pages that were used is known of each region.
-    pub of_regions: bool,
-}
-
-/// What a replay takes.
-#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
-pub struct Cost {
-    /// CPU time in the core, in nanoseconds.
-    pub core_ns: u64,
-    /// Time that the device takes for reads and writes, in nanoseconds.
-    pub device_ns: u64,
-}
-
-impl Cost {
-    /// Both, one after the other.
-    pub fn elapsed_ns(self) -> u64 {
-        self.core_ns + self.device_ns
-    }
-}
-
-/// One size of memory.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Row {
-    /// In bytes.
-    pub ram_bytes: u64,
-    /// In parts of the peak.
-    pub part: f64,
-    /// Where it had no memory, if it failed.
-    pub failed: Option<String>,
-    /// What it took.
-    pub cost: Cost,
-    /// The sum by that with all memory.
-    pub slowdown: f64,
-    /// Pages that reclaim looked at.
-    pub scanned: u64,
-    /// Pages that left.
-    pub reclaimed: u64,
-    /// Pages of files that came back.
-    pub refaults: u64,
-    /// Pages read from the device.
-    pub pages_read: u64,
-    /// Pages written to it.
-    pub pages_written: u64,
-    /// What the compressed store did, if there is one.
-    pub compressed: Option<Compressed>,
-}
-
-/// What a compressed store did.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Compressed {
-    /// Pages that it took.
-    pub taken: u64,
-    /// Those of them that are one repeated word.
-    pub same: u64,
-    /// Bytes that each of the others took on average.
-    pub bytes_each: u64,
-    /// Pages that do not compress, and went to the device.
-    pub incompressible: u64,
-    /// Pages that were written back to the device, the oldest first.
-    pub written_back: u64,
-    /// Its memory, in bytes.
-    pub set_aside: u64,
-}
-
 /// Answers `question` by replays of `workload`.
 ///
 /// # Errors
@@ -160,13 +53,13 @@ pub fn plan(
     interrupt: &Interrupt,
 ) -> Result<MemoryPlan, Failure> {
     let refused = |error: EngineError| Failure::usage(error.to_string());
-    let device = Device::named(&question.device)
+    let device = device::named(&question.device)
         .ok_or_else(|| Failure::usage(format!("{}: no such device", question.device)))?;
     let replay = |design: &str, ram_bytes: u64, compressed: Option<u8>| {
         // Each is replayed once: what the host does at the first touch would show.
         let arenas = Arenas::new(1, workload.cpus(), ram_bytes).prefaulted();
         let arenas = arenas
-            .with_device(Some(device.model()))
+            .with_device(Some(device::model(&device)))
             .with_compressed(compressed);
         let label = format!("{} KiB", ram_bytes >> 10);
         once(workload, &arenas, design, label, (style, interrupt))
@@ -186,7 +79,6 @@ pub fn plan(
     plain.trusted()?;
     let unlimited = cost(&plain);
     let mut answer = MemoryPlan {
-        schema: SCHEMA,
         trace: question.trace.clone(),
         copies: workload.copies(),
         design,

@@ -1,8 +1,9 @@
 //! The answer of [`super::memory`] for a terminal.
 
-use super::memory::{MemoryPlan, Row};
 use super::text::size;
+use crate::report::device;
 use crate::report::text::{plural, wrapped};
+use vellum_results::memory::{MemoryPlan, Row};
 use vellum_terminal::table::{Table, grouped};
 
 /// The answer as a table and sentences.
@@ -19,7 +20,7 @@ pub fn render(plan: &MemoryPlan) -> String {
         seconds(unlimited.core_ns),
         seconds(unlimited.device_ns),
     ));
-    text += &wrapped(&plan.device.sentence());
+    text += &wrapped(&device::sentence(&plan.device));
     let mut table = Table::new(&[
         "memory",
         "of the peak",

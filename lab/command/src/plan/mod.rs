@@ -19,18 +19,11 @@ pub mod sweep;
 pub mod text;
 pub mod window;
 
-use serde::Serialize;
-
 use crate::failure::Failure;
-use arithmetic::Arithmetic;
-use demand::Demand;
+use arithmetic::arithmetic;
 use session::Session;
-use sizes::Sizes;
-use sweep::Sweep;
-use window::Price;
-
-/// Name and version of the JSON schema.
-pub const SCHEMA: &str = "vellum-plan-userpte/1";
+use sizes::sizes;
+use vellum_results::plan::{Measured, Plan, Price};
 
 /// The format whose tables can lie in high memory.
 pub const FORMAT: &str = "x86-pae";
@@ -48,34 +41,6 @@ pub struct Question {
     pub parts: Vec<f64>,
 }
 
-/// The answer.
-#[derive(Clone, Debug, Serialize)]
-pub struct Plan {
-    /// [`SCHEMA`].
-    pub schema: &'static str,
-    /// What the published text counts.
-    pub arithmetic: Arithmetic,
-    /// Machines of several sizes, with what is known without a workload.
-    pub sizes: Sizes,
-    /// What was measured, if there was a trace.
-    pub measured: Option<Measured>,
-    /// Whether the user ended it early.
-    pub interrupted: bool,
-}
-
-/// What replays of a workload showed.
-#[derive(Clone, Debug, Serialize)]
-pub struct Measured {
-    /// Path of the trace.
-    pub trace: String,
-    /// What it needs.
-    pub demand: Demand,
-    /// What a window costs.
-    pub price: Price,
-    /// The replays on machines with little low memory.
-    pub sweep: Sweep,
-}
-
 /// Answers `question`, with replays if there is something to replay.
 ///
 /// # Errors
@@ -86,16 +51,15 @@ pub fn plan(
     workload: Option<(String, Session<'_>, &Price)>,
 ) -> Result<Plan, Failure> {
     let mut plan = Plan {
-        schema: SCHEMA,
-        arithmetic: Arithmetic::of(question.low_bytes, question.slop),
-        sizes: Sizes::of(question, None),
+        arithmetic: arithmetic(question.low_bytes, question.slop),
+        sizes: sizes(question, None),
         measured: None,
         interrupted: false,
     };
     if let Some((trace, mut session, price)) = workload {
         let demand = demand::measure(&mut session)?;
         let sweep = sweep::sweep(&mut session, &demand, &question.parts, price)?;
-        plan.sizes = Sizes::of(question, Some(&demand));
+        plan.sizes = sizes(question, Some(&demand));
         plan.interrupted = sweep.interrupted;
         plan.measured = Some(Measured {
             trace,

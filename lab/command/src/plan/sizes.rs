@@ -1,78 +1,23 @@
 //! Machines of several sizes: what is left of low memory, and who fits into it.
 
-use serde::Serialize;
-
 use super::Question;
 use super::arithmetic::{FRAME, MOST_RAM, RECORD, frame_table};
-use super::demand::Demand;
+use vellum_results::plan::{Begins, Demand, Fits, Size, Sizes};
 
-/// A machine with a certain amount of memory.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Size {
-    /// All its memory in bytes.
-    pub ram_bytes: u64,
-    /// The frame table, which lies in low memory.
-    pub frame_table_bytes: u64,
-    /// Low memory that is left for tables and everything else.
-    pub left_bytes: u64,
-    /// Who fits, if a workload was measured.
-    pub fits: Option<Fits>,
-}
-
-/// Copies of a workload on a machine, with their tables in low memory.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Fits {
-    /// Copies that low memory has room for.
-    pub low: u64,
-    /// Copies that it has room for if only one part in `slop` can be had.
-    pub low_with_slop: u64,
-    /// Copies that all memory has room for.
-    pub all: u64,
-    /// Whether the copies that were measured fit into low memory.
-    pub measured: bool,
-}
-
-/// Where `nohigh` begins to fail on the way to more memory, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case", tag = "is", content = "bytes")]
-pub enum Begins {
-    /// On every machine that has high memory.
-    Always,
-    /// With more memory than this.
-    Above(u64),
-    /// With none that can be addressed.
-    Never,
-}
-
-/// Machines of several sizes.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Sizes {
-    /// From the smallest to the largest.
-    pub rows: Vec<Size>,
-    /// Where the copies that were measured need more than low memory has.
-    pub fails_for_measured: Option<Begins>,
-    /// Where as many copies as fill all memory need more than low memory has.
-    pub fails_when_full: Option<Begins>,
-    /// The same if only one part of low memory in `slop` can be had.
-    pub fails_when_full_with_slop: Option<Begins>,
-}
-
-impl Sizes {
-    /// The machines of `question`, with what `demand` says of them.
-    pub fn of(question: &Question, demand: Option<&Demand>) -> Self {
-        let low = question.low_bytes;
-        let when_full = |demand: &Demand, slop: f64| {
-            let need = demand.low_of_a_copy() as f64 * slop;
-            full_at(low, need / demand.all_of_a_copy() as f64)
-        };
-        Self {
-            rows: memories(question.ram)
-                .map(|ram| size(ram, question, demand))
-                .collect(),
-            fails_for_measured: demand.map(|demand| alone_at(low, demand.low_bytes())),
-            fails_when_full: demand.map(|demand| when_full(demand, 1.0)),
-            fails_when_full_with_slop: demand.map(|demand| when_full(demand, question.slop)),
-        }
+/// The machines of `question`, with what `demand` says of them.
+pub fn sizes(question: &Question, demand: Option<&Demand>) -> Sizes {
+    let low = question.low_bytes;
+    let when_full = |demand: &Demand, slop: f64| {
+        let need = demand.low_of_a_copy() as f64 * slop;
+        full_at(low, need / demand.all_of_a_copy() as f64)
+    };
+    Sizes {
+        rows: memories(question.ram)
+            .map(|ram| size(ram, question, demand))
+            .collect(),
+        fails_for_measured: demand.map(|demand| alone_at(low, demand.low_bytes())),
+        fails_when_full: demand.map(|demand| when_full(demand, 1.0)),
+        fails_when_full_with_slop: demand.map(|demand| when_full(demand, question.slop)),
     }
 }
 

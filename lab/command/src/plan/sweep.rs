@@ -1,72 +1,18 @@
 //! Replays with `high`, `nohigh` and `auto` on machines with little low memory:
 //! who fails, who opens how many windows, and where one becomes better than another.
 
-use serde::Serialize;
-
-use super::demand::Demand;
 use super::session::Session;
-use super::window::Price;
 use crate::failure::Failure;
+use vellum_results::plan::{Cell, Demand, Findings, Price, Row, Sweep, VALUES};
 use vellum_terminal::table::grouped;
 
-/// The values of `userpte=`, in the order of all tables here.
-pub const VALUES: [&str; 3] = ["high", "nohigh", "auto"];
+/// Numbers of the values in [`VALUES`].
 const HIGH: usize = 0;
 const NOHIGH: usize = 1;
 const AUTO: usize = 2;
 
 /// How far `auto` may be from the better of the others, in percent.
 const LIMIT_PERCENT: f64 = 1.0;
-
-/// One value of `userpte=` on one machine.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Cell {
-    /// Where it had no memory, if it failed.
-    pub failed: Option<String>,
-    /// Windows to page tables.
-    pub windows: u64,
-    /// Those of them that were opened while another one was open.
-    pub nested: u64,
-    /// What they cost, in nanoseconds.
-    pub charged_ns: f64,
-}
-
-/// All values on a machine with so much low memory.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Row {
-    /// Low memory in bytes.
-    pub low_bytes: u64,
-    /// The same in parts of what the workload needs.
-    pub part: f64,
-    /// In the order of [`VALUES`].
-    pub cells: Vec<Cell>,
-}
-
-/// What the replays showed.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Sweep {
-    /// From the least low memory to the most.
-    pub rows: Vec<Row>,
-    /// What follows.
-    pub findings: Findings,
-    /// Whether the user ended it early.
-    pub interrupted: bool,
-}
-
-/// What follows from the rows.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Findings {
-    /// The least low memory with which `nohigh` does not fail, in bytes: from there on
-    /// `high` is dearer.
-    pub crossing_bytes: Option<u64>,
-    /// Low memory with which `auto` failed and `high` did not.
-    pub auto_failed_alone: Vec<u64>,
-    /// Low memory with which `auto` was farther than one percent from the better of
-    /// the others that did not fail, and by how many percent.
-    pub auto_behind: Vec<(u64, f64)>,
-    /// The least low memory from which on `auto` opened no window.
-    pub auto_free_bytes: Option<u64>,
-}
 
 /// Replays `session`'s workload with every value on machines whose low memory is each of
 /// `parts` of what `demand` says.
@@ -103,7 +49,7 @@ pub fn sweep(
         }
     }
     Ok(Sweep {
-        findings: Findings::of(&rows, demand.core_ns as f64),
+        findings: findings(&rows, demand.core_ns as f64),
         rows,
         interrupted,
     })
@@ -134,36 +80,34 @@ fn row(session: &mut Session<'_>, low_bytes: u64, price: &Price) -> Result<Vec<C
     VALUES.iter().map(cell).collect()
 }
 
-impl Findings {
-    /// What `rows`, from the least low memory to the most, say; without windows the
-    /// workload takes `base_ns`.
-    pub fn of(rows: &[Row], base_ns: f64) -> Self {
-        let mut findings = Findings {
-            crossing_bytes: from_there_on(rows, |row| row.cells[NOHIGH].failed.is_none()),
-            auto_free_bytes: from_there_on(rows, |row| {
-                row.cells[AUTO].failed.is_none() && row.cells[AUTO].windows == 0
-            }),
-            ..Findings::default()
-        };
-        for row in rows {
-            let (high, auto) = (&row.cells[HIGH], &row.cells[AUTO]);
-            if auto.failed.is_some() {
-                if high.failed.is_none() {
-                    findings.auto_failed_alone.push(row.low_bytes);
-                }
-                continue;
+/// What `rows`, from the least low memory to the most, say; without windows the
+/// workload takes `base_ns`.
+fn findings(rows: &[Row], base_ns: f64) -> Findings {
+    let mut findings = Findings {
+        crossing_bytes: from_there_on(rows, |row| row.cells[NOHIGH].failed.is_none()),
+        auto_free_bytes: from_there_on(rows, |row| {
+            row.cells[AUTO].failed.is_none() && row.cells[AUTO].windows == 0
+        }),
+        ..Findings::default()
+    };
+    for row in rows {
+        let (high, auto) = (&row.cells[HIGH], &row.cells[AUTO]);
+        if auto.failed.is_some() {
+            if high.failed.is_none() {
+                findings.auto_failed_alone.push(row.low_bytes);
             }
-            let others = row.cells[..AUTO].iter();
-            let others = others.filter(|cell| cell.failed.is_none());
-            let best = others.map(|cell| cell.charged_ns).reduce(f64::min);
-            let Some(best) = best else { continue };
-            let behind = 100.0 * (auto.charged_ns - best) / (base_ns + best);
-            if behind > LIMIT_PERCENT {
-                findings.auto_behind.push((row.low_bytes, behind));
-            }
+            continue;
         }
-        findings
+        let others = row.cells[..AUTO].iter();
+        let others = others.filter(|cell| cell.failed.is_none());
+        let best = others.map(|cell| cell.charged_ns).reduce(f64::min);
+        let Some(best) = best else { continue };
+        let behind = 100.0 * (auto.charged_ns - best) / (base_ns + best);
+        if behind > LIMIT_PERCENT {
+            findings.auto_behind.push((row.low_bytes, behind));
+        }
     }
+    findings
 }
 
 /// The least low memory from which on `holds` of every row.
@@ -199,7 +143,7 @@ pub(super) mod tests {
             row(150, [Some(500), Some(0), Some(40)]),
             row(200, [Some(500), Some(0), Some(0)]),
         ];
-        let findings = Findings::of(&rows, 1000.0);
+        let findings = findings(&rows, 1000.0);
         assert_eq!(findings.crossing_bytes, Some(150));
         assert_eq!(findings.auto_free_bytes, Some(200));
         assert_eq!(findings.auto_failed_alone, [0; 0]);
@@ -210,7 +154,7 @@ pub(super) mod tests {
     #[test]
     fn auto_that_fails_alone_is_found() {
         let rows = [row(100, [Some(500), None, None])];
-        let findings = Findings::of(&rows, 1000.0);
+        let findings = findings(&rows, 1000.0);
         assert_eq!(findings.auto_failed_alone, [100]);
         assert_eq!(findings.crossing_bytes, None);
     }

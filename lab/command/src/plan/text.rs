@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::arithmetic::{MOST_RAM, RECORD};
-use super::sizes::{Begins, Size, Sizes};
-use super::sweep::{Cell, Findings, Row, Sweep, VALUES};
-use super::{Measured, Plan};
 use crate::report::text::{plural, wrapped};
+use vellum_results::plan::{
+    Begins, Cell, Findings, Measured, Plan, Row, Size, Sizes, Sweep, VALUES,
+};
 use vellum_terminal::table::{Table, grouped};
 
 /// The answer as tables and sentences.
@@ -70,7 +70,7 @@ fn demand(measured: &Measured) -> String {
     };
     row("page tables", demand.tables_bytes);
     for held in demand.others.iter().filter(|held| held.bytes > 0) {
-        row(held.name, held.bytes);
+        row(&held.name, held.bytes);
     }
     row("all that must be low", demand.low_bytes());
     row("all memory in use", demand.all_bytes);

@@ -15,7 +15,7 @@ pub mod run;
 pub mod workload;
 
 pub use explain::Expectation;
-pub use prepare::service::{Served, Service};
+pub use prepare::service::Service;
 pub use prepare::{
     MAX_COPIES, MAX_CPUS, Options, PrepareError, Streams, Together, prepare, prepare_events,
     tmpfs_device,

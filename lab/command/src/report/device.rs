@@ -1,9 +1,9 @@
 //! Devices whose time is modelled, and what it comes to beside CPU time.
 
-use serde::Serialize;
 use vellum_engine::DeviceModel;
+use vellum_results::compare::{self, Device};
+use vellum_results::{Arms, replay};
 
-use super::model::Arms;
 use super::text::device_sentence;
 use crate::compare::Pass;
 use crate::stats::median;
@@ -11,44 +11,29 @@ use crate::stats::median;
 /// Counters of the time of a device.
 const TIMES: [&str; 2] = ["device: ns of reads", "device: ns of writes"];
 
-/// A device, as it is modelled.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Device {
-    /// What it is called.
-    pub name: String,
-    /// From asking to the first byte of a read, in nanoseconds.
-    pub read_ns: u64,
-    /// From asking until a write is taken, bytes aside, in nanoseconds.
-    pub write_ns: u64,
-    /// Bytes in a second.
-    pub bytes_per_s: u64,
+/// The device of that name.
+pub fn named(name: &str) -> Option<Device> {
+    let model = DeviceModel::named(name)?;
+    Some(Device {
+        name: name.to_owned(),
+        read_ns: model.read_ns,
+        write_ns: model.write_ns,
+        bytes_per_s: model.bytes_per_s,
+    })
 }
 
-impl Device {
-    /// The device of that name.
-    pub fn named(name: &str) -> Option<Device> {
-        let model = DeviceModel::named(name)?;
-        Some(Device {
-            name: name.to_owned(),
-            read_ns: model.read_ns,
-            write_ns: model.write_ns,
-            bytes_per_s: model.bytes_per_s,
-        })
+/// How it is modelled.
+pub fn model(device: &Device) -> DeviceModel {
+    DeviceModel {
+        read_ns: device.read_ns,
+        write_ns: device.write_ns,
+        bytes_per_s: device.bytes_per_s,
     }
+}
 
-    /// The model.
-    pub fn model(&self) -> DeviceModel {
-        DeviceModel {
-            read_ns: self.read_ns,
-            write_ns: self.write_ns,
-            bytes_per_s: self.bytes_per_s,
-        }
-    }
-
-    /// What it is like, in words.
-    pub fn sentence(&self) -> String {
-        device_sentence(&self.name, &self.model())
-    }
+/// What it is like, in words.
+pub fn sentence(device: &Device) -> String {
+    device_sentence(&device.name, &model(device))
 }
 
 /// Time that a device took, by the counters of an engine, in nanoseconds.
@@ -57,61 +42,37 @@ pub fn device_ns<'c>(counters: impl Iterator<Item = (&'c str, u64)>) -> u64 {
     times.map(|(_, ns)| ns).sum()
 }
 
-/// What a replay took, with a device.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct WithDevice {
-    /// The device.
-    #[serde(flatten)]
-    pub device: Device,
-    /// Its time in nanoseconds.
-    pub device_ns: u64,
-    /// CPU time in the core and that, one after the other; null with several CPUs, of which
-    /// one may work while another waits.
-    pub elapsed_ns: Option<u64>,
-}
-
-impl WithDevice {
-    /// Of a replay that took `core_ns` on so many CPUs, and counted that.
-    pub fn new<'c>(
-        device: Device,
-        counters: impl Iterator<Item = (&'c str, u64)>,
-        core_ns: u64,
-        cpus: usize,
-    ) -> WithDevice {
-        let device_ns = device_ns(counters);
-        WithDevice {
-            device,
-            device_ns,
-            elapsed_ns: (cpus == 1).then_some(core_ns + device_ns),
-        }
+/// What a replay took that took `core_ns` on so many CPUs, and counted that.
+pub fn of_replay<'c>(
+    device: Device,
+    counters: impl Iterator<Item = (&'c str, u64)>,
+    core_ns: u64,
+    cpus: usize,
+) -> replay::WithDevice {
+    let device_ns = device_ns(counters);
+    replay::WithDevice {
+        device,
+        device_ns,
+        elapsed_ns: (cpus == 1).then_some(core_ns + device_ns),
     }
 }
 
-/// What the arms of a comparison took, with a device.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct ArmsWithDevice {
-    /// The device.
-    #[serde(flatten)]
-    pub device: Device,
-    /// Its time in one pass, medians over the passes, in nanoseconds.
-    pub device_ns: Arms<f64>,
-    /// CPU time in the core and that; null with several CPUs.
-    pub elapsed_ns: Option<Arms<f64>>,
-}
-
-impl ArmsWithDevice {
-    /// Of arms that took so much CPU time on so many CPUs.
-    pub fn new(device: Device, passes: &[Pass], cpu_ns: [f64; 3], cpus: usize) -> ArmsWithDevice {
-        let of_arm = |arm: usize| {
-            let passes = passes.iter();
-            let times = passes.map(|pass| device_ns(pass.counters[arm].iter().copied()) as f64);
-            median(&times.collect::<Vec<f64>>()).unwrap_or(0.0)
-        };
-        ArmsWithDevice {
-            device,
-            device_ns: Arms::of(of_arm),
-            elapsed_ns: (cpus == 1).then(|| Arms::of(|arm| cpu_ns[arm] + of_arm(arm))),
-        }
+/// What arms took that took so much CPU time on so many CPUs.
+pub fn of_arms(
+    device: Device,
+    passes: &[Pass],
+    cpu_ns: [f64; 3],
+    cpus: usize,
+) -> compare::WithDevice {
+    let of_arm = |arm: usize| {
+        let passes = passes.iter();
+        let times = passes.map(|pass| device_ns(pass.counters[arm].iter().copied()) as f64);
+        median(&times.collect::<Vec<f64>>()).unwrap_or(0.0)
+    };
+    compare::WithDevice {
+        device,
+        device_ns: Arms::of(of_arm),
+        elapsed_ns: (cpus == 1).then(|| Arms::of(|arm| cpu_ns[arm] + of_arm(arm))),
     }
 }
 
@@ -128,12 +89,12 @@ mod tests {
 
     #[test]
     fn one_cpu_waits_for_the_device_and_several_may_work_meanwhile() {
-        let disk = Device::named("disk").expect("there is one");
-        assert!(Device::named("tape").is_none());
-        assert_eq!(Some(disk.model()), DeviceModel::named("disk"));
-        let one = WithDevice::new(disk.clone(), COUNTERS.into_iter(), 100, 1);
+        let disk = named("disk").expect("there is one");
+        assert!(named("tape").is_none());
+        assert_eq!(Some(model(&disk)), DeviceModel::named("disk"));
+        let one = of_replay(disk.clone(), COUNTERS.into_iter(), 100, 1);
         assert_eq!((one.device_ns, one.elapsed_ns), (42, Some(142)));
-        let two = WithDevice::new(disk, COUNTERS.into_iter(), 100, 2);
+        let two = of_replay(disk, COUNTERS.into_iter(), 100, 2);
         assert_eq!((two.device_ns, two.elapsed_ns), (42, None));
     }
 
@@ -143,9 +104,9 @@ mod tests {
             counters: vec![vec![("device: ns of reads", ns)]; 3],
             ..Pass::default()
         };
-        let nvme = Device::named("nvme").expect("there is one");
+        let nvme = named("nvme").expect("there is one");
         let passes = [pass(10), pass(90), pass(20)];
-        let arms = ArmsWithDevice::new(nvme, &passes, [1.0, 2.0, 3.0], 1);
+        let arms = of_arms(nvme, &passes, [1.0, 2.0, 3.0], 1);
         assert_eq!(arms.device_ns.b, 20.0);
         let elapsed = arms.elapsed_ns.expect("one CPU");
         assert_eq!((elapsed.a, elapsed.b, elapsed.control), (21.0, 22.0, 23.0));

@@ -1,8 +1,7 @@
 //! What the lab prints: tables for people, JSON for programs.
 //!
-//! [`Report`] holds everything a comparison found. It is serialised as it is
-//! (the schema is in `docs/measuring.md`), and [`text`] lays it out for a
-//! terminal. [`kernbench`] and [`sdet`] are the historical formats, byte
+//! [`model`] makes what a comparison found the JSON that is written
+//! ([`vellum_results`]), and [`text`] lays it out for a terminal. [`kernbench`] and [`sdet`] are the historical formats, byte
 //! for byte, and [`published`] prints samples as others publish theirs.
 
 pub mod along;
@@ -15,5 +14,4 @@ pub mod published;
 pub mod replay;
 pub mod text;
 
-pub use model::{About, Report};
 pub use vellum_tables::{kernbench, sdet};

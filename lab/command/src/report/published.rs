@@ -1,5 +1,6 @@
 //! Samples of our own in the formats in which others publish theirs.
 
+use vellum_results::bench::Block;
 use vellum_tables::{Series, ministat, mmtests};
 
 /// A format that takes times of several arms.
@@ -67,57 +68,32 @@ pub struct Figure {
     pub ns: Vec<Vec<f64>>,
 }
 
-/// Samples of every arm in the shape of a table that was published.
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct Block {
-    /// What stands above it.
-    pub title: String,
-    /// What the values are called, in a table of one row for each operation; null in
-    /// one of statistics.
-    pub value: Option<&'static str>,
-    /// Whether a higher value is better.
-    pub higher_is_better: bool,
-    /// What was measured.
-    pub operations: Vec<Operation>,
-}
-
-/// One quantity of a [`Block`].
-#[derive(Clone, PartialEq, Debug, serde::Serialize)]
-pub struct Operation {
-    /// What it is called in the table.
-    pub name: String,
-    /// Its samples, by arm.
-    pub samples: Vec<Vec<f64>>,
-}
-
-impl Block {
-    /// The table of `arms` as mmtests printed it in the year of `edition`.
-    pub fn table(&self, edition: mmtests::Edition, arms: &[Arm]) -> String {
-        let columns = arms.iter().enumerate().map(|(arm, named)| mmtests::Column {
-            heading: named.heading.clone(),
-            series: Series {
-                name: named.name(),
-                operations: self
-                    .operations
-                    .iter()
-                    .map(|operation| vellum_tables::Operation {
-                        name: operation.name.clone(),
-                        samples: operation.samples.get(arm).cloned().unwrap_or_default(),
-                    })
-                    .collect(),
-            },
-        });
-        let options = mmtests::Options {
-            edition,
-            higher_is_better: self.higher_is_better,
-            precision: 4,
-            value: self.value.map(str::to_owned),
-            ..mmtests::Options::default()
-        };
-        let table = mmtests::table(&columns.collect::<Vec<_>>(), &options);
-        let table = table.unwrap_or_else(|error| format!("{error}\n"));
-        format!("{}\n{table}", self.title)
-    }
+/// The table of `arms` in a block as mmtests printed it in the year of `edition`.
+pub fn block_table(block: &Block, edition: mmtests::Edition, arms: &[Arm]) -> String {
+    let columns = arms.iter().enumerate().map(|(arm, named)| mmtests::Column {
+        heading: named.heading.clone(),
+        series: Series {
+            name: named.name(),
+            operations: block
+                .operations
+                .iter()
+                .map(|operation| vellum_tables::Operation {
+                    name: operation.name.clone(),
+                    samples: operation.samples.get(arm).cloned().unwrap_or_default(),
+                })
+                .collect(),
+        },
+    });
+    let options = mmtests::Options {
+        edition,
+        higher_is_better: block.higher_is_better,
+        precision: 4,
+        value: block.value.clone(),
+        ..mmtests::Options::default()
+    };
+    let table = mmtests::table(&columns.collect::<Vec<_>>(), &options);
+    let table = table.unwrap_or_else(|error| format!("{error}\n"));
+    format!("{}\n{table}", block.title)
 }
 
 /// What a time is shown in: divisor and name.

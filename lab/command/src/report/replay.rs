@@ -3,276 +3,192 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
 use vellum_engine::{Divergence, Engine};
 
-use super::device::{Device, WithDevice};
+use super::device;
 use crate::replay::run::ERRORS;
 use crate::replay::{Class, Divergences, Expectation, Replayed, Workload};
-use crate::verify::Verified;
+use vellum_results::compare::Device;
+use vellum_results::replay::{Count, Memory, Replay};
 use vellum_terminal::table::{Table, grouped};
 
-/// A figure with its name.
-#[derive(Clone, Debug, Serialize)]
-pub struct Figure {
-    /// What is counted.
-    pub name: String,
-    /// How many.
-    pub count: u64,
-    /// What it means; left out where the name says it.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub meaning: &'static str,
-}
-
-/// Memory by what it holds.
-#[derive(Clone, Debug, Serialize)]
-pub struct Memory {
-    /// What it holds.
-    pub name: &'static str,
-    /// Bytes at the end of the replay.
-    pub bytes: u64,
-    /// The most bytes at any time.
-    pub peak_bytes: u64,
-}
-
-/// The result of one replay.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Path of the trace.
-    pub trace: String,
-    /// The design, complete.
-    pub design: String,
-    /// Simulated CPUs.
-    pub cpus: usize,
-    /// Copies of the process family.
-    pub copies: u32,
-    /// Memory of the simulated machine in bytes.
-    pub ram_bytes: u64,
-    /// Recorded events replayed, all copies together.
-    pub events: u64,
-    /// Operations they came to.
-    pub ops: u64,
-    /// Operations by class.
-    pub ops_by_class: Vec<Figure>,
-    /// CPU time in the core, all CPUs together, in nanoseconds.
-    pub core_ns: u64,
-    /// The same by CPU.
-    pub core_ns_by_cpu: Vec<u64>,
-    /// Elapsed time of the replay in nanoseconds.
-    pub wall_ns: u64,
-    /// What a device takes beside that, if one is modelled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device: Option<WithDevice>,
-    /// Events per second of core CPU time.
-    pub events_per_core_second: u64,
-    /// Divergences by kind.
-    pub divergences: Vec<Figure>,
-    /// Divergences that nothing explains.
-    pub unexplained: u64,
-    /// Where the trace knew too little.
-    pub repairs: Vec<Figure>,
-    /// Events that the core counted.
-    pub counters: Vec<Figure>,
-    /// Memory of the core.
-    pub memory: Vec<Memory>,
-    /// Private frames by number of mappings (1, 2, …; the last collects the
-    /// rest), summed over samples taken in the course of the replay.
-    pub mapping_histogram: Vec<u64>,
-    /// The audit was carried out and held.
-    pub audited: bool,
-    /// What the verification did, if there was one and it held.
-    pub verified: Option<Verified>,
-    /// What was refuted, if anything was.
-    pub refuted: Option<String>,
-}
-
-impl Report {
-    /// The report on a replay of `workload` on `engine`.
-    pub fn new(
-        trace: String,
-        workload: &Workload,
-        engine: &dyn Engine,
-        ram_bytes: u64,
-        replayed: &Replayed,
-    ) -> Self {
-        let memory = engine.memory().into_iter();
-        Self {
-            trace,
-            design: engine.design(),
-            cpus: workload.cpus(),
-            copies: workload.copies(),
-            ram_bytes,
-            events: workload.events(),
-            ops: replayed.ops,
-            ops_by_class: ops_by_class(workload),
-            core_ns: replayed.core_ns,
-            core_ns_by_cpu: replayed.core_ns_by_cpu.clone(),
-            wall_ns: replayed.wall_ns,
-            device: None,
-            events_per_core_second: events_per_second(workload, replayed),
-            divergences: divergences(&replayed.divergences),
-            unexplained: replayed.divergences.unexplained(),
-            repairs: repairs(workload),
-            counters: engine
-                .counters()
-                .into_iter()
-                .map(|(name, count)| figure(name, count, ""))
-                .collect(),
-            memory: memory
-                .map(|(name, bytes, peak_bytes)| Memory {
-                    name,
-                    bytes,
-                    peak_bytes,
-                })
-                .collect(),
-            mapping_histogram: replayed.mapping_histogram.clone(),
-            audited: false,
-            verified: None,
-            refuted: None,
-        }
-    }
-
-    /// Adds what `device` took, on which files and swap were.
-    pub fn measure_device(&mut self, device: Device) {
-        let counters = self.counters.iter();
-        let counters = counters.map(|figure| (figure.name.as_str(), figure.count));
-        let with = WithDevice::new(device, counters, self.core_ns, self.cpus);
-        self.device = Some(with);
-    }
-
-    /// Share of the operations that diverged without explanation.
-    pub fn unexplained_share(&self) -> f64 {
-        match self.ops {
-            0 => 0.0,
-            ops => self.unexplained as f64 / ops as f64,
-        }
-    }
-
-    /// The report as tables.
-    pub fn text(&self) -> String {
-        let mut text = self.summary();
-        section(&mut text, "operations", &self.ops_by_class);
-        if !self.divergences.is_empty() {
-            let title = format!(
-                "divergences ({} unexplained, {:.3} % of operations)",
-                grouped(self.unexplained),
-                self.unexplained_share() * 100.0
-            );
-            section(&mut text, &title, &self.divergences);
-        }
-        section(&mut text, "repairs of the trace", &self.repairs);
-        section(&mut text, "counters", &self.counters);
-        text += &self.memory_table();
-        text += &self.sharing_line();
-        text += &self.verified_lines();
-        text
-    }
-
-    fn summary(&self) -> String {
-        let copies = match self.copies {
-            1 => String::new(),
-            copies => format!(", {copies} copies"),
-        };
-        let mut rows = vec![
-            ("trace", format!("{}{copies}", self.trace)),
-            ("design", self.design.clone()),
-            (
-                "machine",
-                format!("{} CPUs, {} MiB", self.cpus, self.ram_bytes >> 20),
-            ),
-            ("events", grouped(self.events)),
-            (
-                "time in the core",
-                format!("{:.3} s", seconds(self.core_ns)),
-            ),
-            ("elapsed", format!("{:.3} s", seconds(self.wall_ns))),
-            (
-                "speed",
-                format!("{} events/s", grouped(self.events_per_core_second)),
-            ),
-        ];
-        if let Some(with) = &self.device {
-            let time = format!("{:.3} s ({})", seconds(with.device_ns), with.device.name);
-            rows.push(("time of the device", time));
-            if let Some(ns) = with.elapsed_ns {
-                let time = format!("{:.3} s, one after the other", seconds(ns));
-                rows.push(("core and device", time));
-            }
-        }
-        Table::lines(
-            rows.into_iter()
-                .map(|(name, value)| vec![name.to_owned(), value]),
-        )
-    }
-
-    fn memory_table(&self) -> String {
-        if self.memory.is_empty() {
-            return String::new();
-        }
-        let mut table = Table::new(&["", "now KiB", "peak KiB"]);
-        for memory in &self.memory {
-            table.row(vec![
-                memory.name.to_owned(),
-                grouped(memory.bytes >> 10),
-                grouped(memory.peak_bytes >> 10),
-            ]);
-        }
-        format!("\nmemory\n{}", table.render(2))
-    }
-
-    /// How many private frames had one mapping, two, and more.
-    fn sharing_line(&self) -> String {
-        let all: u64 = self.mapping_histogram.iter().sum();
-        if all == 0 {
-            return String::new();
-        }
-        let share = |count: u64| count as f64 * 100.0 / all as f64;
-        let with = |mappings: usize| {
-            self.mapping_histogram
-                .get(mappings - 1)
-                .copied()
-                .unwrap_or(0)
-        };
-        let (one, two) = (with(1), with(2));
-        format!(
-            "\nprivate frames by mappings (samples in the course of the replay)\n  \
-             one (singletons) {:.2} %, two {:.2} %, more {:.2} %\n",
-            share(one),
-            share(two),
-            share(all - one - two)
-        )
-    }
-
-    fn verified_lines(&self) -> String {
-        let mut text = String::new();
-        if self.audited {
-            text += "\naudit: every invariant holds\n";
-        }
-        if let Some(verified) = &self.verified {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "\nverified: {} pages written, {} read back where they changed hands, {} right \
-                 after an access,\n          {} found in the backing store; {} accesses refused \
-                 as they must be; {} unreadable, {} left out",
-                grouped(verified.written),
-                grouped(verified.read_back),
-                grouped(verified.after_access),
-                grouped(verified.stored),
-                grouped(verified.refused),
-                grouped(verified.unreadable),
-                grouped(verified.raced),
-            );
-        }
-        text
+/// The result of a replay of `workload` on `engine`.
+pub fn result(
+    trace: String,
+    workload: &Workload,
+    engine: &dyn Engine,
+    ram_bytes: u64,
+    replayed: &Replayed,
+) -> Replay {
+    let memory = engine.memory().into_iter();
+    let counters = engine.counters().into_iter();
+    Replay {
+        trace,
+        design: engine.design(),
+        cpus: workload.cpus(),
+        copies: workload.copies(),
+        ram_bytes,
+        events: workload.events(),
+        ops: replayed.ops,
+        ops_by_class: ops_by_class(workload),
+        core_ns: replayed.core_ns,
+        core_ns_by_cpu: replayed.core_ns_by_cpu.clone(),
+        wall_ns: replayed.wall_ns,
+        device: None,
+        events_per_core_second: events_per_second(workload, replayed),
+        divergences: divergences(&replayed.divergences),
+        unexplained: replayed.divergences.unexplained(),
+        repairs: repairs(workload),
+        counters: counters
+            .map(|(name, count)| figure(name, count, ""))
+            .collect(),
+        memory: memory
+            .map(|(name, bytes, peak_bytes)| Memory {
+                name: name.to_owned(),
+                bytes,
+                peak_bytes,
+            })
+            .collect(),
+        mapping_histogram: replayed.mapping_histogram.clone(),
+        audited: false,
+        verified: None,
+        refuted: None,
     }
 }
 
-fn figure(name: impl Into<String>, count: u64, meaning: &'static str) -> Figure {
-    Figure {
+/// Adds what `device` took, on which files and swap were.
+pub fn measure_device(replay: &mut Replay, device: Device) {
+    let counters = replay.counters.iter();
+    let counters = counters.map(|count| (count.name.as_str(), count.count));
+    let with = device::of_replay(device, counters, replay.core_ns, replay.cpus);
+    replay.device = Some(with);
+}
+
+/// The result as tables.
+pub fn text(replay: &Replay) -> String {
+    let mut text = summary(replay);
+    section(&mut text, "operations", &replay.ops_by_class);
+    if !replay.divergences.is_empty() {
+        let title = format!(
+            "divergences ({} unexplained, {:.3} % of operations)",
+            grouped(replay.unexplained),
+            replay.unexplained_share() * 100.0
+        );
+        section(&mut text, &title, &replay.divergences);
+    }
+    section(&mut text, "repairs of the trace", &replay.repairs);
+    section(&mut text, "counters", &replay.counters);
+    text += &memory_table(replay);
+    text += &sharing_line(replay);
+    text += &verified_lines(replay);
+    text
+}
+
+fn summary(replay: &Replay) -> String {
+    let copies = match replay.copies {
+        1 => String::new(),
+        copies => format!(", {copies} copies"),
+    };
+    let mut rows = vec![
+        ("trace", format!("{}{copies}", replay.trace)),
+        ("design", replay.design.clone()),
+        (
+            "machine",
+            format!("{} CPUs, {} MiB", replay.cpus, replay.ram_bytes >> 20),
+        ),
+        ("events", grouped(replay.events)),
+        (
+            "time in the core",
+            format!("{:.3} s", seconds(replay.core_ns)),
+        ),
+        ("elapsed", format!("{:.3} s", seconds(replay.wall_ns))),
+        (
+            "speed",
+            format!("{} events/s", grouped(replay.events_per_core_second)),
+        ),
+    ];
+    if let Some(with) = &replay.device {
+        let time = format!("{:.3} s ({})", seconds(with.device_ns), with.device.name);
+        rows.push(("time of the device", time));
+        if let Some(ns) = with.elapsed_ns {
+            let time = format!("{:.3} s, one after the other", seconds(ns));
+            rows.push(("core and device", time));
+        }
+    }
+    Table::lines(
+        rows.into_iter()
+            .map(|(name, value)| vec![name.to_owned(), value]),
+    )
+}
+
+fn memory_table(replay: &Replay) -> String {
+    if replay.memory.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["", "now KiB", "peak KiB"]);
+    for memory in &replay.memory {
+        table.row(vec![
+            memory.name.to_owned(),
+            grouped(memory.bytes >> 10),
+            grouped(memory.peak_bytes >> 10),
+        ]);
+    }
+    format!("\nmemory\n{}", table.render(2))
+}
+
+/// How many private frames had one mapping, two, and more.
+fn sharing_line(replay: &Replay) -> String {
+    let all: u64 = replay.mapping_histogram.iter().sum();
+    if all == 0 {
+        return String::new();
+    }
+    let share = |count: u64| count as f64 * 100.0 / all as f64;
+    let with = |mappings: usize| {
+        replay
+            .mapping_histogram
+            .get(mappings - 1)
+            .copied()
+            .unwrap_or(0)
+    };
+    let (one, two) = (with(1), with(2));
+    format!(
+        "\nprivate frames by mappings (samples in the course of the replay)\n  \
+         one (singletons) {:.2} %, two {:.2} %, more {:.2} %\n",
+        share(one),
+        share(two),
+        share(all - one - two)
+    )
+}
+
+fn verified_lines(replay: &Replay) -> String {
+    let mut text = String::new();
+    if replay.audited {
+        text += "\naudit: every invariant holds\n";
+    }
+    if let Some(verified) = &replay.verified {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "\nverified: {} pages written, {} read back where they changed hands, {} right \
+             after an access,\n          {} found in the backing store; {} accesses refused \
+             as they must be; {} unreadable, {} left out",
+            grouped(verified.written),
+            grouped(verified.read_back),
+            grouped(verified.after_access),
+            grouped(verified.stored),
+            grouped(verified.refused),
+            grouped(verified.unreadable),
+            grouped(verified.raced),
+        );
+    }
+    text
+}
+
+fn figure(name: impl Into<String>, count: u64, meaning: &str) -> Count {
+    Count {
         name: name.into(),
         count,
-        meaning,
+        meaning: meaning.to_owned(),
     }
 }
 
@@ -291,7 +207,7 @@ fn events_per_second(workload: &Workload, replayed: &Replayed) -> u64 {
     }
 }
 
-fn ops_by_class(workload: &Workload) -> Vec<Figure> {
+fn ops_by_class(workload: &Workload) -> Vec<Count> {
     Class::ALL
         .iter()
         .zip(workload.ops_by_class())
@@ -300,7 +216,7 @@ fn ops_by_class(workload: &Workload) -> Vec<Figure> {
         .collect()
 }
 
-fn divergences(divergences: &Divergences) -> Vec<Figure> {
+fn divergences(divergences: &Divergences) -> Vec<Count> {
     let mapped = Expectation::ALL
         .into_iter()
         .zip(divergences.already_mapped)
@@ -337,7 +253,7 @@ fn divergences(divergences: &Divergences) -> Vec<Figure> {
         .collect()
 }
 
-fn repairs(workload: &Workload) -> Vec<Figure> {
+fn repairs(workload: &Workload) -> Vec<Count> {
     workload
         .repairs()
         .list()
@@ -348,7 +264,7 @@ fn repairs(workload: &Workload) -> Vec<Figure> {
 }
 
 /// A titled list of figures, the meaning behind each.
-fn section(text: &mut String, title: &str, figures: &[Figure]) {
+fn section(text: &mut String, title: &str, figures: &[Count]) {
     if figures.is_empty() {
         return;
     }

@@ -2,15 +2,16 @@
 
 use std::fmt::Write;
 
-use super::kernbench;
-use super::model::{ClassRow, Count, CountedIn, CounterRow, Figure, Report};
 use super::names::Names;
 use super::published::{self, Format};
+use super::{device, kernbench};
 use crate::compare::order::even_passes;
 use crate::compare::{ARMS, Reason, Resolution, Verdict};
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_engine::DeviceModel;
 use vellum_profile::diffprofile;
+use vellum_results::Figure;
+use vellum_results::compare::{ClassRow, Compare, Count, CountedIn, CounterRow};
 use vellum_terminal::table::{Table, grouped, marked};
 
 /// Stands for the interval of a few passes.
@@ -19,12 +20,12 @@ pub const NO_INTERVAL: &str = "too few passes";
 /// Lines from each end of the profile of differences.
 const PROFILE_ENDS: usize = 10;
 
-/// The whole report.
-pub fn render(report: &Report) -> String {
+/// The whole report; `resolution` is what its resolution is made of.
+pub fn render(report: &Compare, resolution: Option<&Resolution>) -> String {
     let sections = [
         header(report),
         times(report) + &with_device(report),
-        verdict(report),
+        verdict(report, resolution),
         classes(report),
         counters(report),
         memory(report),
@@ -35,7 +36,7 @@ pub fn render(report: &Report) -> String {
 }
 
 /// The CPU times of the passes as `format` has them.
-pub fn render_as(format: Format, report: &Report) -> String {
+pub fn render_as(format: Format, report: &Compare) -> String {
     let names = names(report);
     let arms = [
         published::Arm::new("A", names.alone(0)),
@@ -58,7 +59,7 @@ pub fn render_as(format: Format, report: &Report) -> String {
     )
 }
 
-fn header(report: &Report) -> String {
+fn header(report: &Compare) -> String {
     let about = &report.about;
     let mut text = format!("{}\n", about.trace);
     text += &names(report).lines(["A", "B"], "as A, in an engine of its own: the control");
@@ -131,26 +132,21 @@ pub fn device_sentence(name: &str, device: &DeviceModel) -> String {
     )
 }
 
-fn names(report: &Report) -> Names {
+fn names(report: &Compare) -> Names {
     Names::of([report.designs.a.as_str(), &report.designs.b])
 }
 
 /// A table of figures for A and B, some of them marked, and what is between them.
-fn between(title: &str, report: &Report) -> Table {
+fn between(title: &str, report: &Compare) -> Table {
     let names = names(report);
     // Room for the mark behind a figure.
     let [a, b] = [(0, "A"), (1, "B")].map(|(arm, label)| names.named(arm, label) + "  ");
     Table::new(&[title, &a, &b, "B - A"])
 }
 
-fn times(report: &Report) -> String {
+fn times(report: &Compare) -> String {
     let interval = format!("{:.0} % interval", report.about.confidence * 100.0);
     let mut table = Table::new(&["CPU time in the core", "seconds", &interval]);
-    let seconds = |figure: &Figure| Figure {
-        value: figure.value / 1e9,
-        low: figure.low.map(|low| low / 1e9),
-        high: figure.high.map(|high| high / 1e9),
-    };
     let (arms, names) = (&report.cpu_ns, names(report));
     for (name, figure, better) in [
         (
@@ -165,7 +161,7 @@ fn times(report: &Report) -> String {
         ),
         ("A'".to_owned(), &arms.control, false),
     ] {
-        let figure = seconds(figure);
+        let figure = figure.in_units_of(1e9);
         let value = marked(format!("{:.4}", figure.value), better);
         table.row(vec![name, value, bounds(&figure)]);
     }
@@ -190,7 +186,7 @@ fn times(report: &Report) -> String {
 }
 
 /// What it takes with the device; nothing where none is modelled.
-fn with_device(report: &Report) -> String {
+fn with_device(report: &Compare) -> String {
     let Some(with) = &report.device else {
         return String::new();
     };
@@ -219,7 +215,7 @@ fn with_device(report: &Report) -> String {
             "The verdict is on CPU time alone. With several CPUs one may work while another waits."
         }
     };
-    let said = wrapped(&format!("{} {alone}", with.device.sentence()));
+    let said = wrapped(&format!("{} {alone}", device::sentence(&with.device)));
     format!("\n{}{said}", table.render(0))
 }
 
@@ -258,12 +254,12 @@ fn bounds(figure: &Figure) -> String {
     }
 }
 
-fn verdict(report: &Report) -> String {
+fn verdict(report: &Compare, resolution: Option<&Resolution>) -> String {
     let mut text = match report.verdict {
         Verdict::NotProven(reason) => not_proven(reason, report),
         _ => difference(&report.ratio),
     };
-    if let Some(resolution) = &report.resolution {
+    if let Some(resolution) = resolution {
         text += &told_from(resolution);
     }
     text
@@ -297,7 +293,7 @@ fn difference(ratio: &Figure) -> String {
     text + ".\n"
 }
 
-fn not_proven(reason: Reason, report: &Report) -> String {
+fn not_proven(reason: Reason, report: &Compare) -> String {
     let sentence = match reason {
         Reason::WithinChance => "B / A is no farther from 1 than chance can come to.".to_owned(),
         Reason::WithinStray => {
@@ -313,7 +309,7 @@ fn not_proven(reason: Reason, report: &Report) -> String {
 }
 
 /// Differences by class count only beyond what the control shows in that class.
-fn classes(report: &Report) -> String {
+fn classes(report: &Compare) -> String {
     let mut table = Table::new(&[
         "Time by class (ms)",
         "operations",
@@ -360,7 +356,7 @@ fn classes(report: &Report) -> String {
     )
 }
 
-fn counters(report: &Report) -> String {
+fn counters(report: &Compare) -> String {
     let mut table = between("Events in one pass", report);
     let silent = |row: &&CounterRow| row.count.a.high == 0 && row.count.b.high == 0;
     for row in report.counters.iter().filter(|row| !silent(row)) {
@@ -386,7 +382,7 @@ fn counters(report: &Report) -> String {
         .counters
         .iter()
         .filter(in_atomics)
-        .map(|row| row.name)
+        .map(|row| row.name.as_str())
         .collect();
     let source = match atomics.as_slice() {
         [] => String::new(),
@@ -405,7 +401,7 @@ fn counters(report: &Report) -> String {
     )
 }
 
-fn memory(report: &Report) -> String {
+fn memory(report: &Compare) -> String {
     let mut table = between("Memory at the peak (KiB)", report);
     let kib = |bytes: u64| grouped(bytes.div_ceil(1024));
     for row in &report.memory {
@@ -440,7 +436,7 @@ fn spread(count: &Count, show: impl Fn(u64) -> String) -> String {
     }
 }
 
-fn kernbench_block(report: &Report) -> String {
+fn kernbench_block(report: &Compare) -> String {
     let about = &report.about;
     let title = format!(
         "replay, {} on {}",
@@ -454,12 +450,12 @@ fn kernbench_block(report: &Report) -> String {
     )
 }
 
-fn profile(report: &Report) -> String {
+fn profile(report: &Compare) -> String {
     let ticks = |time: fn(&ClassRow) -> u64| -> Vec<(&str, u64)> {
         let mut ticks: Vec<(&str, u64)> = report
             .classes
             .iter()
-            .map(|row| (row.class, time(row) / 1000))
+            .map(|row| (row.class.as_str(), time(row) / 1000))
             .collect();
         ticks.push(("total", ticks.iter().map(|entry| entry.1).sum()));
         ticks

@@ -223,7 +223,7 @@ pub fn evidence(arm: &ArmFigure) -> Evidence {
 
 /// The largest change of an arm that could not have been told from none, as a share.
 pub fn resolution(arm: &ArmFigure) -> f64 {
-    arm.resolution.map_or(0.0, |resolution| resolution.total())
+    arm.resolution.unwrap_or(0.0)
 }
 
 /// By how much an arm's time differs from the first arm's.

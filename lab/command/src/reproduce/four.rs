@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::bench::{Simulated, available};
 use super::four_scaled;
 use super::judge::{Change, Evidence, Factor};
-use super::model::{Comparison, Section};
+use super::model::{self, Comparison, Section};
 use super::published::{
     self, BUILD_FARM, BUILD_FARM_UNBATCHED, BUILDKERNEL_16_CORES, BUILDKERNEL_PIG1, Kernel, Waiting,
 };
@@ -16,11 +16,12 @@ use crate::bench::buildkernel::jobs;
 use crate::failure::Failure;
 use crate::report::buildkernel::{Builds, block};
 use crate::report::text::plural;
-use crate::scale::Lock;
 use crate::scale::text::percent;
-use crate::simulate::{Account, Findings, Ratio, Side};
+use crate::simulate::{ratio_of, to_base};
 use crate::stats::median;
 use vellum_description::Description;
+use vellum_results::scale::Lock;
+use vellum_results::sim::{Account, Findings, Side};
 use vellum_tables::ministat::{Difference, Options};
 use vellum_terminal::table::{Table, grouped};
 use vellum_trace::TaskId;
@@ -225,7 +226,7 @@ impl Built {
 
     /// What a figure of a design is to that of the first.
     pub fn change(&self, number: usize, figure: &str) -> Change {
-        match self.findings.to_base(number, RESAMPLES) {
+        match to_base(&self.findings, number, RESAMPLES) {
             Some(comparison) => match comparison.ratio(figure) {
                 Some(ratio) => change(ratio, false),
                 None => Change::of_ratio(f64::NAN, None),
@@ -290,13 +291,13 @@ fn published_kernels(section: &mut Section, kernels: &[Kernel], built: &Built) {
             let published = published_change(&kernels[0], kernel, place);
             let ours = built.change(number, figure);
             section.comparisons.push(match figure {
-                "user_s" => Comparison::beside(
+                "user_s" => model::beside(
                     what,
                     published.to_string(),
                     ours.to_string(),
                     "recorded, and the same for all designs: not judged",
                 ),
-                _ => Comparison::of_changes(what, published, ours),
+                _ => model::of_changes(what, published, ours),
             });
         }
     }
@@ -305,7 +306,7 @@ fn published_kernels(section: &mut Section, kernels: &[Kernel], built: &Built) {
 /// The system time of the second of two designs against the first, which nobody has published.
 fn unpublished(built: &Built, [base, other]: [usize; 2], ours: String) -> Comparison {
     let what = format!("sys, {} against {}", built.names[other], built.names[base]);
-    Comparison::beside(what, "-".to_owned(), ours, "not published")
+    model::beside(what, "-".to_owned(), ours, "not published")
 }
 
 /// The locks that CPUs waited for longest under each design, in the middle simulation.
@@ -374,13 +375,11 @@ fn second_machine(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
         section
             .comparisons
             .push(match factor(&found, built.findings.seeds[0]) {
-                Some(ours) => Comparison::of_times(what, published, ours),
-                None => {
-                    Comparison::missing(what, format!("{published:.3} x"), "nobody waited here")
-                }
+                Some(ours) => model::of_times(what, published, ours),
+                None => model::missing(what, format!("{published:.3} x"), "nobody waited here"),
             });
     }
-    section.comparisons.push(Comparison::missing(
+    section.comparisons.push(model::missing(
         "waiting for locks of pv lists, the same before batching",
         format!("{:.3} x", BUILD_FARM_UNBATCHED / BUILD_FARM[0].units[0]),
         "every design here keeps a lock that pages share from one page to the next",
@@ -423,7 +422,7 @@ fn factor(waited: &[Vec<f64>; 2], seed: u64) -> Option<Factor> {
     if !each.iter().all(|ratio| ratio.is_finite()) {
         return None;
     }
-    Some(match Ratio::of("waited", &each, RESAMPLES, seed) {
+    Some(match ratio_of("waited", &each, RESAMPLES, seed) {
         Some(ratio) => Factor {
             value: ratio.ratio,
             bounds: Some((ratio.low, ratio.high)),

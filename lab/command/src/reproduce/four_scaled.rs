@@ -4,7 +4,9 @@
 use super::bench::Simulated;
 use super::four::{Built, LARGE_MACHINE};
 use super::judge::Change;
-use super::model::{Comparison, Section};
+use vellum_results::scale::{Cell, Curve, Point, Scale};
+
+use super::model::{self, Comparison, Section};
 use super::zero::Task;
 use crate::failure::Failure;
 use crate::report::text::plural;
@@ -87,7 +89,7 @@ pub(super) fn curves(task: &Task<'_>, section: &mut Section) -> Result<(), Failu
         let heading = format!("ours: {workload}, % of the CPUs' time waited for the worst lock");
         section.tables.push((heading, by_cpus(&found, worst_lock)));
         for (curve, (name, _)) in found.curves.iter().zip(CURVES) {
-            section.comparisons.push(Comparison::beside(
+            section.comparisons.push(model::beside(
                 format!("{workload}, {name}: first lock that is saturated"),
                 "-".to_owned(),
                 saturated(curve).unwrap_or_else(|| "none".to_owned()),
@@ -105,7 +107,7 @@ fn scaled(
     workload: &str,
     cpus: &[usize],
     designs: &[(&str, &str)],
-) -> Result<scale::Findings, Failure> {
+) -> Result<Scale, Failure> {
     let setting = task.setting;
     let (cpus, window_ns) = match setting.quick {
         true => (&QUICK_CPUS[..], QUICK_WINDOW_NS),
@@ -138,7 +140,7 @@ fn scaled(
 }
 
 /// A row for each number of CPUs, with what `of` says of each design there.
-fn by_cpus(found: &scale::Findings, of: fn(&scale::Point) -> String) -> String {
+fn by_cpus(found: &Scale, of: fn(&Point) -> String) -> String {
     let mut header = vec!["CPUs"];
     header.extend(CURVES.iter().map(|curve| curve.0));
     let mut table = Table::new(&header);
@@ -152,7 +154,7 @@ fn by_cpus(found: &scale::Findings, of: fn(&scale::Point) -> String) -> String {
     table.render(0)
 }
 
-fn cpu_time(point: &scale::Point) -> String {
+fn cpu_time(point: &Point) -> String {
     let us = |rate| each_us(point, rate);
     let rate = &point.rate;
     format!(
@@ -163,7 +165,7 @@ fn cpu_time(point: &scale::Point) -> String {
     )
 }
 
-fn worst_lock(point: &scale::Point) -> String {
+fn worst_lock(point: &Point) -> String {
     match worst(&point.cell) {
         Some((name, share)) => format!("{} {name}", percent(share)),
         None => "-".to_owned(),
@@ -172,7 +174,7 @@ fn worst_lock(point: &scale::Point) -> String {
 
 /// The first lock that CPUs wait for during more than a tenth of their time, and how many
 /// CPUs that takes.
-fn saturated(curve: &scale::Curve) -> Option<String> {
+fn saturated(curve: &Curve) -> Option<String> {
     curve.points.iter().find_map(|point| {
         let (lock, share) = worst(&point.cell)?;
         (share > SATURATED).then(|| format!("{lock}, with {} CPUs", point.cpus))
@@ -180,7 +182,7 @@ fn saturated(curve: &scale::Curve) -> Option<String> {
 }
 
 /// The lock for which the CPUs waited longest, and which share of their time.
-fn worst(cell: &scale::Cell) -> Option<(&str, f64)> {
+fn worst(cell: &Cell) -> Option<(&str, f64)> {
     let lock = cell.locks.first().filter(|lock| lock.waited_ns > 0)?;
     Some((
         &lock.name,
@@ -231,7 +233,7 @@ pub(super) fn against_pv(task: &Task<'_>, section: &mut Section) -> Result<(), F
         let heading = format!("ours: a part of the build on {cpus} CPUs");
         section.tables.push((heading, built.block()));
         for (number, (name, _)) in designs.iter().enumerate().skip(1) {
-            section.comparisons.push(Comparison::beside(
+            section.comparisons.push(model::beside(
                 format!("build, {cpus} CPUs: sys, {name} against family"),
                 "-".to_owned(),
                 built.change(number, "system_s").to_string(),
@@ -243,12 +245,12 @@ pub(super) fn against_pv(task: &Task<'_>, section: &mut Section) -> Result<(), F
 }
 
 /// CPU time of each thing done, in microseconds.
-fn each_us(point: &scale::Point, rate: f64) -> f64 {
+fn each_us(point: &Point, rate: f64) -> f64 {
     point.cpus as f64 * 1e6 / rate
 }
 
 /// A row for each design, with its CPU time on each number of CPUs.
-fn by_design(found: &scale::Findings, designs: &[(&str, &str)]) -> String {
+fn by_design(found: &Scale, designs: &[(&str, &str)]) -> String {
     let points = &found.curves[0].points;
     let counts: Vec<String> = points.iter().map(|point| point.cpus.to_string()).collect();
     let mut header = vec![""];
@@ -264,21 +266,21 @@ fn by_design(found: &scale::Findings, designs: &[(&str, &str)]) -> String {
 
 /// The variant that needs least CPU time beside `family`, which comes first.
 fn nearest(
-    found: &scale::Findings,
+    found: &Scale,
     designs: &[(&str, &str)],
     workload: &str,
     place: usize,
 ) -> Option<Comparison> {
     let others = found.curves.iter().zip(designs).skip(1);
     let points = others.map(|(curve, (name, _))| (&curve.points[place], *name));
-    let by_rate = |(one, _): &(&scale::Point, &str), (other, _): &(&scale::Point, &str)| {
+    let by_rate = |(one, _): &(&Point, &str), (other, _): &(&Point, &str)| {
         one.to_base.median.total_cmp(&other.to_base.median)
     };
     let (point, name) = points.max_by(by_rate)?;
     // Rates by those of `family`: CPU time is the inverse.
     let of = &point.to_base;
     let ours = Change::of_ratio(1.0 / of.median, Some((1.0 / of.most, 1.0 / of.least)));
-    Some(Comparison::beside(
+    Some(model::beside(
         format!(
             "{workload}, {} CPUs: CPU time, {name} (the least of pv) against family",
             point.cpus
@@ -290,7 +292,7 @@ fn nearest(
 }
 
 /// How it was found.
-fn found_by(found: &scale::Findings) -> String {
+fn found_by(found: &Scale) -> String {
     let seeds = plural(found.seeds.len(), "seed", "seeds");
     format!(
         "{}, on {} ({}), in virtual time, with {seeds}; nothing of the kind was published",

@@ -33,7 +33,7 @@ use crate::excerpt;
 use crate::failure::{Failure, OrFail};
 use crate::scale::Kept;
 use bench::Setting;
-use model::{Reproduction, SCHEMA, Section};
+use model::Reproduction;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::cut::Selection;
 use vellum_trace::{TaskId, TraceReader, TraceWriter};
@@ -131,8 +131,7 @@ fn run_sections(
         traces: &traces,
     };
     let mut result = Reproduction {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         source,
         quick: setting.quick,
         passes: setting.passes,
@@ -148,7 +147,7 @@ fn run_sections(
         interrupted: false,
     };
     for (title, sources, make) in sections {
-        let mut section = Section::new(title, sources);
+        let mut section = model::section(title, sources);
         match make(&task, &mut section) {
             Ok(()) => {}
             Err(failure) if failure.code() == Failure::INTERRUPTED => {
@@ -170,7 +169,7 @@ fn run_sections(
 fn chosen<'s>(
     sections: &'s [zero::Entry],
     only: &[String],
-) -> Result<(Vec<&'s zero::Entry>, Vec<&'static str>), Failure> {
+) -> Result<(Vec<&'s zero::Entry>, Vec<String>), Failure> {
     let has = |title: &str, text: &str| title.to_lowercase().contains(&text.to_lowercase());
     for text in only {
         if !sections.iter().any(|(title, ..)| has(title, text)) {
@@ -187,7 +186,13 @@ fn chosen<'s>(
     let wanted =
         |(title, ..): &&zero::Entry| only.is_empty() || only.iter().any(|text| has(title, text));
     let (chosen, others): (Vec<_>, Vec<_>) = sections.iter().partition(wanted);
-    Ok((chosen, others.iter().map(|(title, ..)| *title).collect()))
+    Ok((
+        chosen,
+        others
+            .iter()
+            .map(|(title, ..)| (*title).to_owned())
+            .collect(),
+    ))
 }
 
 fn notes(source: u8, setting: &Setting) -> Vec<String> {
@@ -279,6 +284,7 @@ fn name_of_part(trace: &str, window: Selection) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::model::Section;
     use super::*;
 
     fn with_server(task: &Task<'_>, _: &mut Section) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use super::bench::{self, Job};
 use super::judge::{Evidence, Factor};
-use super::model::{Comparison, Section};
+use super::model::{self, Section};
 use super::published;
 use super::zero::{Entry, Task};
 use crate::bench::findings::{ArmFigure, Row};
@@ -76,7 +76,7 @@ pub(super) fn sources(section: &mut Section) -> Result<Vec<&'static str>, Failur
         let why = format!("this build has no ptepage={source}");
         section
             .comparisons
-            .push(Comparison::missing(source, "-".to_owned(), why));
+            .push(model::missing(source, "-".to_owned(), why));
     }
     match there.first() {
         Some(&"fresh") if there.len() > 1 => Ok(there),
@@ -116,7 +116,7 @@ fn forkfault(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             let why = "this build has no such format";
             section
                 .comparisons
-                .push(Comparison::missing(what, "9 x".to_owned(), why));
+                .push(model::missing(what, "9 x".to_owned(), why));
             continue;
         }
         let mut job = Job::new("forkfault", &designs(format, &sources));
@@ -140,8 +140,8 @@ fn forkfault(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
                 let claimed = format == "aarch64-16k" && *source == "quicklist";
                 section.comparisons.push(
                     match claimed && !["migrate", "moved", "after"].contains(variant) {
-                        true => Comparison::of_times(what, published::FORKFAULT_CLAIM, ours),
-                        false => Comparison::beside(
+                        true => model::of_times(what, published::FORKFAULT_CLAIM, ours),
+                        false => model::beside(
                             what,
                             "-".to_owned(),
                             ours.to_string(),
@@ -262,8 +262,8 @@ fn three_problems(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
             let published = published::TRAPPED_PAGES.into();
             // Of the pages that the post counts, 2.6.8 kept those of upper levels.
             section.comparisons.push(match label {
-                &"node" | &"all" => Comparison::of_counts(what, published, by_one[arm]),
-                _ => Comparison::beside(
+                &"node" | &"all" => model::of_counts(what, published, by_one[arm]),
+                _ => model::beside(
                     what,
                     format!("about {published}"),
                     grouped(by_one[arm]),
@@ -275,7 +275,7 @@ fn three_problems(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
             });
             for (place, run) in [("one node", read), ("migrated", migrated)] {
                 let arm = &bench::figure(run, "fault")?.arms[arm];
-                section.comparisons.push(Comparison::beside(
+                section.comparisons.push(model::beside(
                     format!("{name}, {label}, {place}: fresh / quicklist"),
                     "-".to_owned(),
                     bench::times_as_fast(arm).to_string(),
@@ -368,17 +368,17 @@ fn per_call(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         let (fresh, quick) = (ours.fresh, ours.quick);
         let what = format!("{name}: without / with quicklists");
         let published_text = format!("{:.0} / {:.0} ns", without * 1e3, with * 1e3);
-        section.comparisons.push(Comparison::beside(
+        section.comparisons.push(model::beside(
             what.clone(),
             published_text,
             format!("{fresh:.1} / {quick:.1} ns"),
             "another machine",
         ));
         section.comparisons.push(match fresh > 0.0 && quick > 0.0 {
-            true => Comparison::of_times(what, without / with, ours.times()),
+            true => model::of_times(what, without / with, ours.times()),
             false => {
                 let why = "ours too small to be told from none";
-                Comparison::missing(what, format!("{:.2} x", without / with), why)
+                model::missing(what, format!("{:.2} x", without / with), why)
             }
         });
     }
@@ -402,7 +402,7 @@ impl Added {
         Added {
             fresh: arms[0].value,
             quick: arms[listed].value,
-            resolution: resolution.map(|resolution| resolution.total() * arms[0].value),
+            resolution: resolution.map(|resolution| resolution * arms[0].value),
         }
     }
 
@@ -453,7 +453,7 @@ fn workloads(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         let figure = run.figures.first();
         let figure = figure.ok_or_else(|| Failure::failed("the replay gave no figure"))?;
         for (arm, source) in sources.iter().enumerate().skip(1) {
-            section.comparisons.push(Comparison::beside(
+            section.comparisons.push(model::beside(
                 format!("{what}: {source} against fresh"),
                 "none".to_owned(),
                 bench::change(&figure.arms[arm]).to_string(),

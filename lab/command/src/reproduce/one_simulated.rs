@@ -5,14 +5,14 @@ use vellum_scale::hosted::nodes_of;
 
 use super::bench::Simulated;
 use super::judge::{Evidence, Factor};
-use super::model::{Comparison, Section};
+use super::model::{self, Section};
 use super::one::{MIGRATIONS, designs, problems, sources};
 use super::published;
 use super::simulated::{Compared, change, method};
 use super::zero::{Entry, Task};
 use crate::bench::core::forkfault::Program;
 use crate::failure::Failure;
-use crate::simulate::{Ratio, lanes};
+use crate::simulate::{lanes, ratio_of};
 use crate::stats::median;
 use vellum_terminal::jobs::run_all;
 use vellum_terminal::table::{Table, grouped};
@@ -102,7 +102,7 @@ impl Runs {
     fn times_as_fast(&self, design: usize) -> Result<Factor, Failure> {
         let pairs = self.runs[0].iter().zip(&self.runs[design]);
         let ratios: Vec<f64> = pairs.map(|(base, ours)| base.fault / ours.fault).collect();
-        let ratio = Ratio::of("fault", &ratios, RESAMPLES, self.seed);
+        let ratio = ratio_of("fault", &ratios, RESAMPLES, self.seed);
         let ratio = ratio.ok_or_else(|| {
             Failure::usage("a reproduction on a simulated machine needs 5 seeds at least")
         })?;
@@ -240,7 +240,7 @@ fn forkfault(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         let cpus = match place.cpus(other) {
             Ok(cpus) => cpus,
             Err(why) => {
-                let missing = Comparison::missing(what, "-".to_owned(), why);
+                let missing = model::missing(what, "-".to_owned(), why);
                 section.comparisons.push(missing);
                 continue;
             }
@@ -267,7 +267,7 @@ fn forkfault(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
                 ),
                 _ => ("-".to_owned(), "not published"),
             };
-            let row = Comparison::beside(what, published, ours.to_string(), says);
+            let row = model::beside(what, published, ours.to_string(), says);
             section.comparisons.push(row);
         }
     }
@@ -324,8 +324,8 @@ fn three_problems(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
         let what = format!("{label}: table pages trapped by a migration");
         let published = published::TRAPPED_PAGES.into();
         section.comparisons.push(match label {
-            &"node" | &"all" => Comparison::of_counts(what, published, by_one[arm]),
-            _ => Comparison::beside(
+            &"node" | &"all" => model::of_counts(what, published, by_one[arm]),
+            _ => model::beside(
                 what,
                 format!("about {published}"),
                 grouped(by_one[arm]),
@@ -334,7 +334,7 @@ fn three_problems(task: &Task<'_>, section: &mut Section) -> Result<(), Failure>
         });
         if let Some(after) = &after {
             let ours = after.times_as_fast(arm)?;
-            section.comparisons.push(Comparison::beside(
+            section.comparisons.push(model::beside(
                 format!("{label}, run where others have ended: fresh / quicklist"),
                 "-".to_owned(),
                 ours.to_string(),
@@ -365,7 +365,7 @@ fn workloads(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     for (number, name) in compared.names.iter().enumerate().skip(1) {
         for (figure, what) in [("system_s", "system time"), ("elapsed_s", "elapsed time")] {
             let ours = change(&compared.ratio(&findings, number, figure)?, false);
-            section.comparisons.push(Comparison::beside(
+            section.comparisons.push(model::beside(
                 format!("kernel build, {what}: {name} against fresh"),
                 "none".to_owned(),
                 ours.to_string(),

@@ -107,7 +107,7 @@ fn of_workload(
             samples.rate_hz,
             plural(passes, "pass", "passes")
         ),
-        lines: difference.text(),
+        lines: diffprofile::text(&difference, &options),
         rmap: match rmap {
             Some(rmap) => format!(
                 "{:+} ticks of {} (+/- {:.0})",

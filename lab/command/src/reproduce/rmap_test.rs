@@ -1,7 +1,7 @@
 //! rmap-test: as published, with too little memory, and its lookups alone.
 
 use super::bench::{self, Job};
-use super::model::{Comparison, Section};
+use super::model::{self, Comparison, Section};
 use super::published::{self, KERNELS_RMAP_TEST, RmapTest};
 use super::zero::{Task, interrupted, options, with_later};
 use crate::bench::core::run::ALL_PHASES;
@@ -73,8 +73,8 @@ pub(super) fn under_pressure(task: &Task<'_>, section: &mut Section) -> Result<(
                 _ => None,
             };
             section.comparisons.push(match published {
-                Some(published) => Comparison::of_times(what, published, ours),
-                None => Comparison::beside(what, "-".to_owned(), ours.to_string(), "came later"),
+                Some(published) => model::of_times(what, published, ours),
+                None => model::beside(what, "-".to_owned(), ours.to_string(), "came later"),
             });
         }
     }
@@ -145,14 +145,14 @@ pub(super) fn by_scanner(task: &Task<'_>, section: &mut Section) -> Result<(), F
                 .tree_s
                 .map_or(f64::NAN, |tree_s| tree_s / tree.chains_s);
             let [alone, together] = [alone, together].map(|figure| {
-                Comparison::of_times(what.clone(), published, bench::times(&figure.arms[arm]))
+                model::of_times(what.clone(), published, bench::times(&figure.arms[arm]))
             });
             section.comparisons.extend(both_ways(alone, together));
         }
         let times = list.list.0 / list.chains_s;
         let [alone, together] = [alone, together].map(|figure| {
             let what = format!("{shape}: partial (lists) / chains");
-            Comparison::of_times(what, times, bench::times(&figure.arms[lists]))
+            model::of_times(what, times, bench::times(&figure.arms[lists]))
         });
         section.comparisons.extend(both_ways(alone, together));
     }

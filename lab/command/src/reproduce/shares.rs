@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::bench::Job;
 use super::judge::{Change, Evidence};
-use super::model::{Comparison, Section};
+use super::model::{self, Comparison, Section};
 use super::published::{SHARES_2014, Share};
 use super::zero::Task;
 use crate::bench::On;
@@ -128,7 +128,7 @@ pub fn take(
 
 fn compared(share: &Share, old: [Ticks; 2], new: Ticks, passes: usize) -> Comparison {
     let [before, after] = share.percent;
-    let mut row = Comparison::of_changes(
+    let mut row = model::of_changes(
         format!("{}, {}", share.name, share.option),
         Change::between(before, after, 0.0),
         change(old, new, passes),

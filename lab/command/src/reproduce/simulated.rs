@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::bench::Simulated;
 use super::formats;
 use super::judge::{Change, Evidence};
-use super::model::{Comparison, Section};
+use super::model::{self, Section};
 use super::published::{self, KERNELS_2003, KERNELS_2004, Kernbench, Kernels};
 use super::zero::{
     Entry, KERNBENCH_NOISE, LATER, SDET_NOISE, Task, loads, options, schemes, with_later,
@@ -15,8 +15,9 @@ use crate::failure::Failure;
 use crate::report::kernbench;
 use crate::report::text::plural;
 use crate::scale::waits::profile;
-use crate::simulate::{Findings, Purpose, Ratio, Wanted, load, measure_others, text};
+use crate::simulate::{Purpose, Wanted, load, measure_others, text, to_base, trusted};
 use vellum_profile::diffprofile::{self, diffprofile};
+use vellum_results::sim::{Findings, Ratio};
 
 /// Copies of the part of the kernel build that stand for the three loads: jobs beside the
 /// CPUs as in the published ones, as far as one can have them.
@@ -109,7 +110,7 @@ impl<'c> Compared<'c> {
         let findings = measure_others(&plan, &mut kept, setting.style, self.task.interrupt)?;
         match findings.interrupted {
             true => Err(Failure::interrupted("interrupted")),
-            false => findings.trusted().map(|()| findings),
+            false => trusted(&findings).map(|()| findings),
         }
     }
 
@@ -120,8 +121,8 @@ impl<'c> Compared<'c> {
         number: usize,
         figure: &str,
     ) -> Result<Ratio, Failure> {
-        let comparison = findings.to_base(number, RESAMPLES);
-        let ratio = comparison.and_then(|comparison| comparison.ratio(figure).copied());
+        let comparison = to_base(findings, number, RESAMPLES);
+        let ratio = comparison.and_then(|comparison| comparison.ratio(figure).cloned());
         ratio.ok_or_else(|| {
             Failure::usage("a reproduction on a simulated machine needs 5 seeds at least")
         })
@@ -252,8 +253,8 @@ fn compare(
 ) {
     let what = format!("{what}, {} against {}", names[number], names[0]);
     section.comparisons.push(match published {
-        Some(published) => Comparison::of_changes(what, published, ours),
-        None => Comparison::beside(what, "-".to_owned(), ours.to_string(), "came later"),
+        Some(published) => model::of_changes(what, published, ours),
+        None => model::beside(what, "-".to_owned(), ours.to_string(), "came later"),
     });
 }
 
@@ -274,7 +275,9 @@ pub(super) fn difference(section: &mut Section, names: &[&str], findings: &Findi
         &options,
     );
     let heading = format!("ours: where CPUs waited, {} against {}", names[1], names[0]);
-    section.tables.push((heading, difference.text()));
+    section
+        .tables
+        .push((heading, diffprofile::text(&difference, &options)));
 }
 
 fn sdet_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use super::bench::{self, Job};
 use super::judge::{Change, Evidence};
-use super::model::{Comparison, Section};
+use super::model::{self, Section};
 use super::published::{self, KERNBENCH_2010, Kolivas, POOLED_RUNS_2010, TITLE_2010};
 use super::window::derived_ns;
 use super::zero::{Entry, Task};
@@ -10,8 +10,9 @@ use crate::bench::findings::ArmFigure;
 use crate::bench::text::said;
 use crate::bench::{On, Run};
 use crate::failure::Failure;
-use crate::plan::window::Price;
+use crate::plan::window::price_on;
 use vellum_description::Description;
+use vellum_results::plan::Price;
 use vellum_tables::number::awk;
 use vellum_tables::summary::{deviation, mean};
 use vellum_terminal::table::{Table, grouped};
@@ -66,7 +67,7 @@ fn kernbench(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             .to_owned(),
     );
     let machine = Description::named(PRICED).map_err(|error| Failure::failed(error.to_string()))?;
-    let price = Price::on(PRICED, &machine);
+    let price = price_on(PRICED, &machine);
     section.method.push(format!(
         "the simulated machine only counts windows, and writes and flushes nothing; each is \
          charged {:.1} ns. {}",
@@ -90,7 +91,7 @@ fn kernbench(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     compare(&arms, faults, section);
     // Only a whole build opens as many windows as a build.
     if let (false, Some(ns)) = (task.setting.quick, derived_ns(arms[0].windows)) {
-        section.comparisons.push(Comparison::beside(
+        section.comparisons.push(model::beside(
             "ns a window",
             format!("{ns:.0}"),
             format!("{:.0}", price.ns),
@@ -184,27 +185,27 @@ fn windows(arms: &[Charged<'_>], faults: u64) -> String {
 fn compare(arms: &[Charged<'_>], faults: u64, section: &mut Section) {
     let [high, nohigh, auto] = arms else { return };
     let rows = &mut section.comparisons;
-    rows.push(Comparison::of_changes(
+    rows.push(model::of_changes(
         "system time, nohigh against high",
         published_change(),
         change(high, nohigh),
     ));
     let later =
         |arm: &Charged<'_>| format!("without windows {}; came later", said(arm.figure.standing));
-    rows.push(Comparison::beside(
+    rows.push(model::beside(
         "system time, auto against high",
         "-".to_owned(),
         change(high, auto).to_string(),
         &later(auto),
     ));
     let [with, without] = KERNBENCH_2010.map(|block| block.system_s.0);
-    rows.push(Comparison::beside(
+    rows.push(model::beside(
         "seconds of system time that windows take",
         format!("{:.3}", with - without),
         format!("{:.3}", high.price_ns / 1e9),
         "another kernel, compiler and number of files: not judged",
     ));
-    rows.push(Comparison::beside(
+    rows.push(model::beside(
         "windows a fault",
         "-".to_owned(),
         format!("{:.2}", high.windows as f64 / faults.max(1) as f64),
@@ -215,11 +216,11 @@ fn compare(arms: &[Charged<'_>], faults: u64, section: &mut Section) {
         let [high, nohigh] = KERNBENCH_2010.map(|block| block.lines[line].1);
         format!("{:+.1} %", 100.0 * (nohigh / high - 1.0))
     };
-    rows.push(Comparison::missing("elapsed time", percent(0), why));
-    rows.push(Comparison::missing("user time", percent(1), why));
+    rows.push(model::missing("elapsed time", percent(0), why));
+    rows.push(model::missing("user time", percent(1), why));
     for (line, what) in [(4, "context switches"), (5, "sleeps")] {
         let why = "tasks do not switch in a replay: not judged";
-        rows.push(Comparison::missing(what, percent(line), why));
+        rows.push(model::missing(what, percent(line), why));
     }
 }
 

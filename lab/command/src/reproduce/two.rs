@@ -2,7 +2,7 @@
 
 use super::bench::{self, Job};
 use super::judge::Change;
-use super::model::{Comparison, Section};
+use super::model::{self, Section};
 use super::published::{self, KERNELS_2014, LAT_MMAP, LOOPDD, LOOPDD_ITERATIONS, Loopdd};
 use super::shares;
 use super::zero::{Entry, Task};
@@ -11,7 +11,8 @@ use crate::bench::text::said;
 use crate::bench::{Findings, On, Run};
 use crate::compare::Verdict;
 use crate::failure::Failure;
-use crate::report::published::{Arm, Block};
+use crate::report::published::{Arm, block_table};
+use vellum_results::bench::Block;
 use vellum_tables::mmtests::Edition;
 use vellum_terminal::table::Table;
 
@@ -52,7 +53,7 @@ fn columns() -> Vec<Arm> {
 }
 
 fn table(block: &Block, columns: &[Arm]) -> (String, String) {
-    let table = block.table(Edition::Of2014, columns);
+    let table = block_table(block, Edition::Of2014, columns);
     let (title, lines) = table.split_once('\n').unwrap_or(("", &table));
     (format!("ours: {title}"), lines.to_owned())
 }
@@ -130,12 +131,12 @@ fn loopdd(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     section.tables.extend(tables);
     let dd = &bench::figure(run, "dd")?.arms;
     let elapsed = &bench::figure(run, ELAPSED)?.arms;
-    section.comparisons.push(Comparison::of_changes(
+    section.comparisons.push(model::of_changes(
         "mean throughput, lockpage against vanilla",
         change_of_mean(&LOOPDD[0]),
         bench::throughput_change(&dd[1]),
     ));
-    section.comparisons.push(Comparison::of_changes(
+    section.comparisons.push(model::of_changes(
         "mean elapsed time, lockpage against vanilla",
         change_of_mean(&LOOPDD[1]),
         bench::change(&elapsed[1]),
@@ -149,7 +150,7 @@ fn loopdd(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             elapsed[2].standing,
         ),
     ] {
-        section.comparisons.push(Comparison::beside(
+        section.comparisons.push(model::beside(
             format!("{what}, ours against vanilla"),
             "-".to_owned(),
             change.to_string(),
@@ -197,7 +198,7 @@ fn alone(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     let run = only(&findings)?;
     let dd = &bench::figure(run, "dd")?.arms;
     for (arm, change) in dd.iter().skip(1).zip(&changes) {
-        section.comparisons.push(Comparison::beside(
+        section.comparisons.push(model::beside(
             format!("time of dd, {change}"),
             "-".to_owned(),
             bench::change(arm).to_string(),
@@ -249,7 +250,7 @@ fn lat_mmap(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
     let tables = run.blocks.iter().map(|block| table(block, &columns));
     section.tables.extend(tables);
     for ((_, [old, new]), figure) in LAT_MMAP.iter().zip(&run.figures) {
-        section.comparisons.push(Comparison::of_changes(
+        section.comparisons.push(model::of_changes(
             format!("{}, lockpage against vanilla", figure.name),
             Change::between(*old, *new, noise()),
             bench::change(&figure.arms[1]),
@@ -278,7 +279,7 @@ fn host(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
             Ok(findings) => findings,
             // Not everybody may mount, and the other one needs no mount.
             Err(failure) if failure.code() == Failure::USAGE => {
-                let missing = Comparison::missing(name, "-".to_owned(), failure.message());
+                let missing = model::missing(name, "-".to_owned(), failure.message());
                 section.comparisons.push(missing);
                 continue;
             }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::bench::{self, Job, Setting};
 use super::judge::Change;
-use super::model::{Comparison, Section};
+use super::model::{self, Section};
 use super::published::{self, KERNELS_2003, KERNELS_2004, Kernbench, Kernels, ProfileLine};
 use super::{
     BUILD, QUICK_BUILD, QUICK_SERVER, QUICK_SIMULATED_BUILD, SERVER, SIMULATED_BUILD, Traces,
@@ -124,7 +124,7 @@ fn designs(wanted: &[&'static str], section: &mut Section) -> Vec<&'static str> 
         let why = format!("this build has no rmap={design}");
         section
             .comparisons
-            .push(Comparison::missing(design, "-".to_owned(), why));
+            .push(model::missing(design, "-".to_owned(), why));
     }
     there
 }
@@ -223,9 +223,9 @@ fn kernbench(
                 (Some(place), Some(base)) => {
                     let (old, new) = (rows[base].system_s, rows[place].system_s);
                     let published = Change::between(old, new, KERNBENCH_NOISE);
-                    Comparison::of_changes(what, published, ours)
+                    model::of_changes(what, published, ours)
                 }
-                _ => Comparison::beside(what, "-".to_owned(), ours.to_string(), "came later"),
+                _ => model::beside(what, "-".to_owned(), ours.to_string(), "came later"),
             });
         }
     }
@@ -323,9 +323,9 @@ fn sdet(
                         Some((old, new)) => old.hypot(new),
                         None => SDET_NOISE,
                     };
-                    Comparison::of_changes(what, Change::between(old, new, noise), ours)
+                    model::of_changes(what, Change::between(old, new, noise), ours)
                 }
-                _ => Comparison::beside(what, "-".to_owned(), ours.to_string(), "came later"),
+                _ => model::beside(what, "-".to_owned(), ours.to_string(), "came later"),
             });
         }
     }
@@ -360,14 +360,14 @@ fn diffprofiles(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         let (ticks, _) = share(profile, published::SET_PAGE_DIRTY_GROUP);
         let what = format!("{what}: set_page_dirty under both its names");
         let why = "one function that was renamed: no change".to_owned();
-        let row = Comparison::missing(what, format!("{ticks:+} ticks"), why);
+        let row = model::missing(what, format!("{ticks:+} ticks"), why);
         section.comparisons.push(row);
     }
     match ours {
         Ok(profiles) => {
             for ((what, published), ours) in rows.into_iter().zip(profiles) {
                 section.tables.push((ours.heading, ours.lines));
-                section.comparisons.push(Comparison::beside(
+                section.comparisons.push(model::beside(
                     format!("{what}: sum of the rmap group"),
                     published,
                     ours.rmap,
@@ -379,7 +379,7 @@ fn diffprofiles(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         Err(failure) => {
             for (what, published) in rows {
                 let what = format!("{what}: sum of the rmap group");
-                let row = Comparison::missing(what, published, "not profiled, see below");
+                let row = model::missing(what, published, "not profiled, see below");
                 section.comparisons.push(row);
             }
             Err(failure)
@@ -419,7 +419,7 @@ fn singletons(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         let ours = format!("{share:.1} % of {}", grouped(totals.anonymous));
         // The shares that are not singletons are what designs differ by.
         let others = (100.0 - share) / (100.0 * (1.0 - published::SINGLETON_SHARE));
-        let mut row = Comparison::beside(what, published, ours, "agrees");
+        let mut row = model::beside(what, published, ours, "agrees");
         if !(0.5..=2.0).contains(&others) {
             row.says = format!("DISAGREES: {others:.2} x as many are shared");
             row.disagrees = true;

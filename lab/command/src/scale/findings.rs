@@ -1,201 +1,111 @@
 //! What the simulations of a plan say together.
 
-use serde::Serialize;
+use vellum_results::Spread;
+use vellum_results::scale::{Cell, Curve, Knee, Point, Scale};
 use vellum_scale::Ceiling;
 
-use super::{Cell, Line, Plan, Task};
+use super::cell::needs;
+use super::{Plan, Task};
 use crate::stats::quantile;
 
 /// A design that gains less than this part of what the machine would let it gain has
 /// stopped scaling.
 const GAINS: f64 = 0.5;
 
-/// Everything that was found.
-#[derive(Debug, Serialize)]
-pub struct Findings {
-    /// What each CPU did.
-    pub workload: &'static str,
-    /// In a sentence.
-    pub summary: &'static str,
-    /// What was counted.
-    pub unit: &'static str,
-    /// What the user called the machine.
-    pub machine: String,
-    /// What it is.
-    pub title: String,
-    /// The seeds.
-    pub seeds: Vec<u64>,
-    /// Virtual nanoseconds before the window.
-    pub warm_up_ns: u64,
-    /// The window, in virtual nanoseconds.
-    pub window_ns: u64,
-    /// Whether some numbers of CPUs are missing, since the user stopped it.
-    pub interrupted: bool,
-    /// The largest difference, as a ratio, that the first seed of the base differed by when
-    /// it was run once more: 1 if there was none.
-    pub control: f64,
-    /// One for each design.
-    pub curves: Vec<Curve>,
+/// Of these values, of which there is one at least.
+pub fn spread(values: impl Iterator<Item = f64>) -> Spread {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    Spread {
+        median: quantile(&sorted, 0.5),
+        least: sorted.first().copied().unwrap_or(f64::NAN),
+        most: sorted.last().copied().unwrap_or(f64::NAN),
+    }
 }
 
-/// One design on more and more CPUs.
-#[derive(Debug, Serialize)]
-pub struct Curve {
-    /// The design.
-    pub design: String,
-    /// By number of CPUs.
-    pub points: Vec<Point>,
-    /// Where it stops scaling, if it does.
-    pub knee: Option<Knee>,
-}
-
-/// One design on so many CPUs.
-#[derive(Debug, Serialize)]
-pub struct Point {
-    /// How many.
-    pub cpus: usize,
-    /// Things done in a second: the median of the seeds, the least and the most.
-    pub rate: Spread,
-    /// The same as a ratio to the base, seed by seed.
-    pub to_base: Spread,
-    /// The most that the machine allows, if one CPU was measured alone.
-    pub ceiling: Option<f64>,
-    /// What limits that.
-    pub limit: Option<&'static str>,
-    /// The simulation of the median seed, or the one below it.
-    pub cell: Cell,
-}
-
-/// A median with the least and the most.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Spread {
-    /// The median.
-    pub median: f64,
-    /// The least.
-    pub least: f64,
-    /// The most.
-    pub most: f64,
-}
-
-/// Between which numbers of CPUs a design stops scaling.
-#[derive(Clone, Debug, Serialize)]
-pub struct Knee {
-    /// The last at which it still gained.
-    pub from: usize,
-    /// The first at which it did not.
-    pub to: usize,
-    /// What it gained from one to the other, as a share of what the ceiling did.
-    pub gain: f64,
-    /// The line that cost most at `to`.
-    pub line: Option<Line>,
-}
-
-impl Spread {
-    /// Of these values, of which there is one at least.
-    pub fn of(values: impl Iterator<Item = f64>) -> Spread {
-        let mut sorted: Vec<f64> = values.collect();
-        sorted.sort_by(f64::total_cmp);
-        Spread {
-            median: quantile(&sorted, 0.5),
-            least: sorted.first().copied().unwrap_or(f64::NAN),
-            most: sorted.last().copied().unwrap_or(f64::NAN),
+/// Of the simulations that are done. `None` if no number of CPUs is complete.
+pub fn findings(plan: &Plan, done: &[(Task, Cell)]) -> Option<Scale> {
+    let find = |task: Task| {
+        let mut found = done.iter().filter(|(other, _)| *other == task);
+        found.next().map(|(_, cell)| cell)
+    };
+    let of = |design, cpus, seed, is_control| {
+        find(Task {
+            design,
+            cpus,
+            seed,
+            is_control,
+        })
+    };
+    let seeds = &plan.seeds;
+    let is_complete = |cpus: usize| {
+        (0..plan.designs.len()).all(|design| {
+            seeds
+                .iter()
+                .all(|&seed| of(design, cpus, seed, false).is_some())
+        }) && of(0, cpus, seeds[0], true).is_some()
+    };
+    let complete: Vec<usize> = plan
+        .cpus
+        .iter()
+        .copied()
+        .filter(|&cpus| is_complete(cpus))
+        .collect();
+    let rate = |design, cpus, seed| {
+        of(design, cpus, seed, false).map_or(f64::NAN, |cell: &Cell| cell.rate)
+    };
+    let mut control = 1.0;
+    for &cpus in &complete {
+        let again = of(0, cpus, seeds[0], true)?.rate / rate(0, cpus, seeds[0]);
+        if (again - 1.0).abs() > f64::abs(control - 1.0) {
+            control = again;
         }
     }
-}
-
-impl Point {
-    /// Share of the ceiling.
-    pub fn of_ceiling(&self) -> Option<f64> {
-        self.ceiling.map(|ceiling| self.rate.median / ceiling)
-    }
-}
-
-impl Findings {
-    /// Of the simulations that are done. `None` if no number of CPUs is complete.
-    pub fn new(plan: &Plan, done: &[(Task, Cell)]) -> Option<Findings> {
-        let find = |task: Task| {
-            let mut found = done.iter().filter(|(other, _)| *other == task);
-            found.next().map(|(_, cell)| cell)
-        };
-        let of = |design, cpus, seed, is_control| {
-            find(Task {
-                design,
-                cpus,
-                seed,
-                is_control,
-            })
-        };
-        let seeds = &plan.seeds;
-        let is_complete = |cpus: usize| {
-            (0..plan.designs.len()).all(|design| {
+    let mut curves = Vec::new();
+    for (number, design) in plan.designs.iter().enumerate() {
+        let alone = complete
+            .contains(&1)
+            .then(|| spread(seeds.iter().map(|&seed| rate(number, 1, seed))).median);
+        let mut points = Vec::new();
+        for &cpus in &complete {
+            let rates = seeds.iter().map(|&seed| rate(number, cpus, seed));
+            let ratios = seeds
+                .iter()
+                .map(|&seed| rate(number, cpus, seed) / rate(0, cpus, seed));
+            let cell = median_cell(
                 seeds
                     .iter()
-                    .all(|&seed| of(design, cpus, seed, false).is_some())
-            }) && of(0, cpus, seeds[0], true).is_some()
-        };
-        let complete: Vec<usize> = plan
-            .cpus
-            .iter()
-            .copied()
-            .filter(|&cpus| is_complete(cpus))
-            .collect();
-        let rate = |design, cpus, seed| {
-            of(design, cpus, seed, false).map_or(f64::NAN, |cell: &Cell| cell.rate)
-        };
-        let mut control = 1.0;
-        for &cpus in &complete {
-            let again = of(0, cpus, seeds[0], true)?.rate / rate(0, cpus, seeds[0]);
-            if (again - 1.0).abs() > f64::abs(control - 1.0) {
-                control = again;
-            }
-        }
-        let mut curves = Vec::new();
-        for (number, design) in plan.designs.iter().enumerate() {
-            let alone = complete
-                .contains(&1)
-                .then(|| Spread::of(seeds.iter().map(|&seed| rate(number, 1, seed))).median);
-            let mut points = Vec::new();
-            for &cpus in &complete {
-                let rates = seeds.iter().map(|&seed| rate(number, cpus, seed));
-                let ratios = seeds
-                    .iter()
-                    .map(|&seed| rate(number, cpus, seed) / rate(0, cpus, seed));
-                let cell = median_cell(
-                    seeds
-                        .iter()
-                        .filter_map(|&seed| of(number, cpus, seed, false)),
-                )?;
-                let ceiling =
-                    alone.map(|alone| Ceiling::new(&plan.machine, cpus, alone, &cell.needs()));
-                points.push(Point {
-                    cpus,
-                    rate: Spread::of(rates),
-                    to_base: Spread::of(ratios),
-                    ceiling: ceiling.map(|ceiling| ceiling.rate),
-                    limit: ceiling.map(|ceiling| ceiling.by.name()),
-                    cell: cell.clone(),
-                });
-            }
-            curves.push(Curve {
-                design: design.clone(),
-                knee: knee(&points),
-                points,
+                    .filter_map(|&seed| of(number, cpus, seed, false)),
+            )?;
+            let ceiling = alone.map(|alone| Ceiling::new(&plan.machine, cpus, alone, &needs(cell)));
+            points.push(Point {
+                cpus,
+                rate: spread(rates),
+                to_base: spread(ratios),
+                ceiling: ceiling.map(|ceiling| ceiling.rate),
+                limit: ceiling.map(|ceiling| ceiling.by.name().to_owned()),
+                cell: cell.clone(),
             });
         }
-        (!complete.is_empty()).then(|| Findings {
-            workload: plan.workload.name,
-            summary: plan.workload.summary,
-            unit: plan.workload.unit,
-            machine: plan.machine_name.clone(),
-            title: plan.machine.title.clone(),
-            seeds: seeds.clone(),
-            warm_up_ns: plan.warm_up_ns,
-            window_ns: plan.window_ns,
-            interrupted: complete.len() < plan.cpus.len(),
-            control,
-            curves,
-        })
+        curves.push(Curve {
+            design: design.clone(),
+            knee: knee(&points),
+            points,
+        });
     }
+    (!complete.is_empty()).then(|| Scale {
+        workload: plan.workload.name.to_owned(),
+        summary: plan.workload.summary.to_owned(),
+        unit: plan.workload.unit.to_owned(),
+        machine: plan.machine_name.clone(),
+        title: plan.machine.title.clone(),
+        seeds: seeds.clone(),
+        warm_up_ns: plan.warm_up_ns,
+        window_ns: plan.window_ns,
+        interrupted: complete.len() < plan.cpus.len(),
+        control,
+        curves,
+    })
 }
 
 /// The simulation in the middle, by its rate.
@@ -224,9 +134,10 @@ fn knee(points: &[Point]) -> Option<Knee> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vellum_results::scale::Line;
 
     fn point(cpus: usize, rate: f64, ceiling: f64) -> Point {
-        let one = Spread::of([rate].into_iter());
+        let one = spread([rate].into_iter());
         let line = Line {
             name: format!("line of {cpus}"),
             moving: 0.25,
@@ -240,7 +151,7 @@ mod tests {
             rate: one,
             to_base: one,
             ceiling: Some(ceiling),
-            limit: Some("cores"),
+            limit: Some("cores".to_owned()),
             cell: Cell {
                 rate,
                 bulk_bytes: 0.0,

@@ -10,9 +10,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Cell, Plan, Task};
+use super::{Plan, Task};
 use crate::failure::{Failure, OrFail};
 use crate::program;
+use vellum_results::scale::Cell;
 
 /// Finished simulations, by what determines them: the program, and what it was told to do.
 #[derive(Debug, Default)]

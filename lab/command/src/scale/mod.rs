@@ -8,12 +8,12 @@ pub mod text;
 pub mod waits;
 
 use vellum_description::Description;
+use vellum_results::scale::{Cell, Scale};
 use vellum_scale::Workload;
 
-pub use cell::{Cell, LINES, Line};
-pub use findings::{Curve, Findings, Knee, Point, Spread};
+pub use cell::{LINES, line};
+pub use findings::spread;
 pub use kept::Kept;
-pub use waits::{Lock, Ticks};
 
 use crate::failure::Failure;
 use vellum_terminal::jobs::run_all;
@@ -93,7 +93,7 @@ impl Plan {
             window_ns: self.window_ns,
         };
         match vellum_scale::run(&request) {
-            Ok(measured) => Ok(Cell::new(&measured)),
+            Ok(measured) => Ok(cell::cell(&measured)),
             Err(error @ vellum_scale::ScaleError::Design(_)) => {
                 Err(Failure::usage(error.to_string()))
             }
@@ -114,7 +114,7 @@ pub fn measure(
     kept: &mut Kept,
     style: Style,
     interrupt: &Interrupt,
-) -> Result<Findings, Failure> {
+) -> Result<Scale, Failure> {
     let tasks = plan.tasks();
     let mut done: Vec<(Task, Cell)> = Vec::with_capacity(tasks.len());
     let mut open = Vec::new();
@@ -135,7 +135,7 @@ pub fn measure(
     });
     progress.finish();
     finished?;
-    Findings::new(plan, &done).ok_or_else(|| {
+    findings::findings(plan, &done).ok_or_else(|| {
         Failure::interrupted("interrupted before all designs were through with one number of CPUs")
     })
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::Line;
-use super::findings::{Curve, Findings, Knee, Point, Spread};
 use super::waits::locks_table;
 use crate::report::text::plural;
+use vellum_results::Spread;
+use vellum_results::scale::{Curve, Knee, Line, Point, Scale};
 use vellum_terminal::table::Table;
 
 /// Lines of the profile that are printed.
@@ -15,7 +15,7 @@ const LINES: usize = 10;
 const SEEDS_OF_INTERVAL: usize = 6;
 
 /// The findings; with `profile`, what time was lost on at the largest number of CPUs.
-pub fn render(findings: &Findings, profile: bool) -> String {
+pub fn render(findings: &Scale, profile: bool) -> String {
     let mut text = header(findings);
     let unit = Unit::of(findings);
     for (number, curve) in findings.curves.iter().enumerate() {
@@ -35,7 +35,7 @@ pub fn letter(number: usize) -> String {
     letters.map_or_else(|| format!("design {}", number + 1), String::from)
 }
 
-fn header(findings: &Findings) -> String {
+fn header(findings: &Scale) -> String {
     let mut text = format!(
         "{}: each CPU {}\n{}: {}\n{} of virtual time after {} without counting; {}\n",
         findings.workload,
@@ -88,7 +88,7 @@ struct Unit {
 }
 
 impl Unit {
-    fn of(findings: &Findings) -> Unit {
+    fn of(findings: &Scale) -> Unit {
         let points = findings.curves.iter().flat_map(|curve| &curve.points);
         let most = points.map(|point| point.rate.median).fold(0.0, f64::max);
         match most {
@@ -113,7 +113,7 @@ impl Unit {
     }
 }
 
-fn table(findings: &Findings, curve: &Curve, number: usize, unit: Unit) -> String {
+fn table(findings: &Scale, curve: &Curve, number: usize, unit: Unit) -> String {
     let rate = format!("{} of {}/s", unit.name, findings.unit);
     let mut header = vec![
         "CPUs",
@@ -137,7 +137,7 @@ fn table(findings: &Findings, curve: &Curve, number: usize, unit: Unit) -> Strin
             unit.range(&point.rate),
             format!("{:.3}", each_us(point)),
             share,
-            point.limit.unwrap_or("-").to_owned(),
+            point.limit.as_deref().unwrap_or("-").to_owned(),
         ];
         if number > 0 {
             let ratio = &point.to_base;

@@ -1,7 +1,7 @@
 //! What simulated CPUs waited for: locks by class, and all waiting as call stacks.
 
-use serde::{Deserialize, Serialize};
 use vellum_profile::Profile;
+use vellum_results::scale::{Lock, Ticks};
 use vellum_scale::{CpuTotals, LineClass, LockClass};
 use vellum_terminal::table::{Table, grouped};
 
@@ -10,33 +10,16 @@ use super::text::percent;
 /// Classes of locks that are printed.
 const PRINTED: usize = 20;
 
-/// What the locks of one class cost.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Lock {
-    /// What they are in.
-    pub name: String,
-    /// How often one was taken.
-    pub acquired: u64,
-    /// How often it was not free at first.
-    pub contended: u64,
-    /// Time from then on until it was taken, in nanoseconds.
-    pub waited_ns: u64,
-    /// Time from its taking to its release, in nanoseconds.
-    pub held_ns: u64,
-}
-
-impl Lock {
-    /// All classes of a simulation.
-    pub fn all(classes: Vec<LockClass>) -> Vec<Lock> {
-        let lock = |class: LockClass| Lock {
-            name: class.name,
-            acquired: class.costs.acquired,
-            contended: class.costs.contended,
-            waited_ns: class.costs.waited / 1000,
-            held_ns: class.costs.held / 1000,
-        };
-        classes.into_iter().map(lock).collect()
-    }
+/// All classes of a simulation.
+pub fn locks(classes: Vec<LockClass>) -> Vec<Lock> {
+    let lock = |class: LockClass| Lock {
+        name: class.name,
+        acquired: class.costs.acquired,
+        contended: class.costs.contended,
+        waited_ns: class.costs.waited / 1000,
+        held_ns: class.costs.held / 1000,
+    };
+    classes.into_iter().map(lock).collect()
 }
 
 /// The locks waited for longest, with shares of `time_ns`.
@@ -61,15 +44,6 @@ pub fn locks_table(locks: &[Lock], time_ns: f64) -> String {
         ]);
     }
     table.render(2)
-}
-
-/// A call stack, outermost first, and how long CPUs were there.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Ticks {
-    /// The stack.
-    pub stack: Vec<String>,
-    /// The time of all CPUs, in nanoseconds.
-    pub ns: u64,
 }
 
 /// Where CPUs waited, and the rest of `time_ns`.
@@ -157,7 +131,7 @@ mod tests {
                 held: 20_000_000,
             },
         }];
-        let locks = Lock::all(classes);
+        let locks = self::locks(classes);
         let table = locks_table(&locks, 100_000.0);
         for part in ["Space.lock", "1,200", "50.00", "20.00", "12.500"] {
             assert!(table.contains(part), "{part} in\n{table}");

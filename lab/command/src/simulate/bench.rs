@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use vellum_results::sim::{Bench, Findings, Loaded};
 
-use super::{Comparison, Findings, Purpose, Wanted, load, measure};
+use super::{Purpose, Wanted, load, measure, to_base};
 use crate::bench::buildkernel::Part;
 use crate::failure::Failure;
 use crate::report::buildkernel::{self, Builds};
@@ -52,43 +52,13 @@ pub struct Setting {
     pub style: Style,
 }
 
-/// What was found under all loads.
-#[derive(Debug, Serialize)]
-pub struct Bench {
-    /// Name of the benchmark.
-    pub benchmark: &'static str,
-    /// One for each load that is complete, and the one that was interrupted if enough of
-    /// it was done.
-    pub loads: Vec<Loaded>,
-    /// Whether some loads or seeds are missing, since the user stopped it.
-    pub interrupted: bool,
-}
-
-/// What was found under one load.
-#[derive(Debug, Serialize)]
-pub struct Loaded {
-    /// What the load stands for.
-    pub load: String,
-    /// How many of the benchmark's units ran at once: builds or scripts.
-    pub at_once: u64,
-    /// The block in the format of the benchmark that it is named after.
-    pub block: String,
-    /// Each design against the first, in the order of the designs.
-    pub against_base: Vec<Comparison>,
-    /// The simulations.
-    #[serde(flatten)]
-    pub findings: Findings,
-}
-
-impl Bench {
-    /// Refuses what is wrong, or about another workload than was recorded.
-    ///
-    /// # Errors
-    /// As [`Findings::trusted`], of any load.
-    pub fn trusted(&self) -> Result<(), Failure> {
-        let mut loads = self.loads.iter();
-        loads.try_for_each(|load| load.findings.trusted())
-    }
+/// Refuses what is wrong, or about another workload than was recorded.
+///
+/// # Errors
+/// As [`trusted`](super::trusted), of any load.
+pub fn trusted(bench: &Bench) -> Result<(), Failure> {
+    let mut loads = bench.loads.iter();
+    loads.try_for_each(|load| super::trusted(&load.findings))
 }
 
 /// The loads of `kernbench`: copies of one trace in place of jobs, none where there are 0.
@@ -148,7 +118,7 @@ pub fn bench(
     interrupt: &Interrupt,
 ) -> Result<Bench, Failure> {
     let mut found = Bench {
-        benchmark: setting.benchmark,
+        benchmark: setting.benchmark.to_owned(),
         loads: Vec::new(),
         interrupted: false,
     };
@@ -193,7 +163,7 @@ fn one(
     let findings = measure(&plan, setting.style, interrupt)?;
     let at_once = next.traces.len() as u64 * u64::from(next.copies) * in_each;
     let others = 1..findings.sides.len();
-    let against_base = others.filter_map(|number| findings.to_base(number, setting.resamples));
+    let against_base = others.filter_map(|number| to_base(&findings, number, setting.resamples));
     Ok(Loaded {
         load: next.title.clone(),
         at_once,
@@ -295,7 +265,8 @@ mod tests {
     #[test]
     fn blocks_are_of_the_medians_of_the_seeds() {
         let plan = plan(&["rmap=chains", ""], 6);
-        let findings = Findings::new(&plan, &done(&plan, 0.5)).expect("all is done");
+        let findings =
+            super::super::findings::findings(&plan, &done(&plan, 0.5)).expect("all is done");
         let block = kernbench_block("light", &findings);
         assert!(block.starts_with("Kernbench: (light)\n"), "{block}");
         assert!(

@@ -19,12 +19,13 @@ use vellum_description::Description;
 use vellum_scale::ScaleError;
 use vellum_scale::replay::{Program, Request, SLICE_NS, Stop, replay};
 
-pub use account::{Account, Diverged, FIGURES, Figure};
-pub use findings::{CONFIDENCE, Comparison, Control, Findings, Measured, Ratio, Side};
+pub use account::{FIGURES, Figure};
+pub use findings::{CONFIDENCE, elapsed_to_base, ratio_of, to_base, trusted};
 pub use lanes::{Lanes, lanes};
 pub use load::{Wanted, load};
-pub use program::{About, program};
-pub use sweep::{Sweep, sweep};
+pub use program::program;
+pub use sweep::sweep;
+use vellum_results::sim::{About, Account, Findings};
 
 use crate::failure::Failure;
 use crate::replay::ram::too_small;
@@ -117,7 +118,7 @@ impl Plan {
             ram_bytes: Some(self.ram_bytes),
         };
         match replay(&request) {
-            Ok(replayed) => Ok(Account::new(task.seed, &replayed, &self.about)),
+            Ok(replayed) => Ok(account::account(task.seed, &replayed, &self.about)),
             Err(error @ ScaleError::Design(_)) => Err(Failure::usage(error.to_string())),
             Err(ScaleError::Stopped(Stop::OutOfMemory {
                 task, operation, ..
@@ -204,7 +205,7 @@ pub fn measure_others(
     });
     progress.finish();
     finished?;
-    Findings::new(plan, &done).ok_or_else(|| {
+    findings::findings(plan, &done).ok_or_else(|| {
         Failure::interrupted("interrupted before enough simulations were done to tell anything")
     })
 }

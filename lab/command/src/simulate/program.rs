@@ -1,84 +1,43 @@
 //! A prepared workload as a program for simulated CPUs.
 
-use serde::Serialize;
 use vellum_engine::{Divergence, OpError};
+use vellum_results::sim::{About, ServicePrice, TakenService};
 use vellum_scale::PlacedHeap;
 use vellum_scale::replay::{Program, Step, TaskStream, Wait};
 
-use crate::replay::{Served, Service, Stream, Workload};
+use crate::replay::{Service, Stream, Workload};
 
-/// What is said of a workload after its operations have gone into the program.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct About {
-    /// Tasks of all copies that do anything.
-    pub tasks: u64,
-    /// Copies of the process family.
-    pub copies: u32,
-    /// Recorded events of all copies.
-    pub events: u64,
-    /// Operations of all tasks.
-    pub ops: u64,
-    /// What was taken out of the recorded CPU times, so that user time is left. `None` if
-    /// the recording does not know how long tasks ran: then there is no user time.
-    pub service: Option<TakenService>,
-    /// Touches that the trace explains finding their page mapped.
-    pub may_be_mapped: u64,
-    /// Accesses that the recording refused, too.
-    pub may_fail: u64,
-}
-
-/// Service of the recorded kernel that is not part of the user time.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct TakenService {
-    /// How much of all copies' CPU times it was.
-    pub seconds: f64,
-    /// What each kind of it is taken to have cost at the recording.
-    pub prices: Vec<ServicePrice>,
-}
-
-/// What the recorded kernel took for one service.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct ServicePrice {
-    /// For what.
-    pub of: Served,
-    /// How long, in nanoseconds.
-    pub ns: u64,
-}
-
-impl TakenService {
-    fn of(service: &Service) -> TakenService {
-        let prices = service.prices.known();
-        TakenService {
-            seconds: service.taken_ns as f64 / 1e9,
-            prices: prices.map(|(of, ns)| ServicePrice { of, ns }).collect(),
-        }
+fn taken(service: &Service) -> TakenService {
+    let prices = service.prices.known();
+    TakenService {
+        seconds: service.taken_ns as f64 / 1e9,
+        prices: prices.map(|(of, ns)| ServicePrice { of, ns }).collect(),
     }
 }
 
-impl About {
-    fn of(workload: &Workload) -> About {
-        let expectations = || workload.streams().iter().flat_map(Stream::expectations);
-        let explained = |divergence: Divergence| {
-            let explaining = expectations().filter(|why| why.explains(divergence));
-            explaining.count() as u64
-        };
-        let busy = workload.streams().iter();
-        let busy = busy.filter(|stream| !stream.segments().is_empty());
-        About {
-            tasks: busy.count() as u64,
-            copies: workload.copies(),
-            events: workload.events(),
-            ops: workload.ops(),
-            service: workload.service().map(TakenService::of),
-            may_be_mapped: explained(Divergence::AlreadyMapped),
-            may_fail: explained(Divergence::Failed(OpError::Protection)),
-        }
+/// What is said of a workload after its operations have gone into the program.
+fn about(workload: &Workload) -> About {
+    let expectations = || workload.streams().iter().flat_map(Stream::expectations);
+    let explained = |divergence: Divergence| {
+        let explaining = expectations().filter(|why| why.explains(divergence));
+        explaining.count() as u64
+    };
+    let busy = workload.streams().iter();
+    let busy = busy.filter(|stream| !stream.segments().is_empty());
+    About {
+        tasks: busy.count() as u64,
+        copies: workload.copies(),
+        events: workload.events(),
+        ops: workload.ops(),
+        service: workload.service().map(taken),
+        may_be_mapped: explained(Divergence::AlreadyMapped),
+        may_fail: explained(Divergence::Failed(OpError::Protection)),
     }
 }
 
 /// The program of a workload whose streams are by task.
 pub fn program(workload: Workload) -> (Program, About) {
-    let about = About::of(&workload);
+    let about = about(&workload);
     let tasks: Vec<TaskStream> = workload.into_streams().into_iter().map(task).collect();
     PlacedHeap::trim();
     (Program { tasks }, about)

@@ -1,32 +1,10 @@
 //! A trace on more and more CPUs of a machine.
 
-use serde::Serialize;
+use vellum_results::sim::Sweep;
 
-use super::findings::{Control, Findings};
 use super::{Plan, measure};
 use crate::failure::Failure;
 use vellum_terminal::progress::{Interrupt, Style};
-
-/// What was found with each number of CPUs.
-#[derive(Debug, Serialize)]
-pub struct Sweep {
-    /// By number of CPUs; one at least.
-    pub points: Vec<Findings>,
-    /// Whether some numbers of CPUs are missing, since the user stopped it.
-    pub interrupted: bool,
-}
-
-impl Sweep {
-    /// The control that is farthest from what it should be.
-    pub fn worst_control(&self) -> Option<Control> {
-        let controls = self.points.iter().filter_map(|point| point.control);
-        controls.max_by(|one, other| {
-            let off = |control: &Control| (control.ratio - 1.0).abs();
-            let differs = other.repeats.cmp(&one.repeats);
-            differs.then(off(one).total_cmp(&off(other)))
-        })
-    }
-}
 
 /// Runs a plan with each of the numbers of CPUs.
 ///
@@ -65,8 +43,10 @@ pub fn sweep(
 mod tests {
     use super::*;
     use crate::simulate::Purpose;
+    use crate::simulate::findings::findings;
     use crate::simulate::findings::tests::{done, plan};
     use crate::simulate::text::render_sweep;
+    use vellum_results::sim::{Control, Findings};
 
     fn point(cpus: usize, ratio: f64) -> Findings {
         let mut plan = plan(&["rmap=chains", "rmap=family"], 3);
@@ -76,7 +56,7 @@ mod tests {
         for (_, account) in &mut done {
             account.elapsed_ns /= cpus as u64;
         }
-        Findings::new(&plan, &done).expect("all is done")
+        findings(&plan, &done).expect("all is done")
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use super::account::FIGURES;
-use super::bench::{Bench, Loaded};
-use super::findings::{Comparison, Control, Findings, Ratio, Side};
-use super::program::{About, ServicePrice, TakenService};
-use super::sweep::Sweep;
+use super::elapsed_to_base;
 use crate::report::text::{plural, wrapped};
 use crate::scale::text::{letter, lines_table, percent, spread_is};
 use crate::scale::waits::locks_table;
+use vellum_results::sim::{
+    About, Bench, Comparison, Control, Findings, Loaded, Ratio, ServicePrice, Side, Sweep,
+    TakenService,
+};
 use vellum_terminal::table::{Table, grouped};
 
 /// The findings; with `profile`, what the system time was lost on.
@@ -137,7 +138,7 @@ fn by_cpus(sweep: &Sweep, number: usize) -> String {
             format!("{:.digits$}", measured.spread.median)
         }));
         if number > 0 {
-            let ratio = point.elapsed_to_base(number);
+            let ratio = elapsed_to_base(point, number);
             row.push(format!("{:.4}", ratio.median));
             row.push(format!("{:.4} .. {:.4}", ratio.least, ratio.most));
         }
@@ -323,13 +324,14 @@ fn lines(name: &str, side: &Side) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulate::findings::findings;
     use crate::simulate::findings::tests::{done, plan};
 
     #[test]
     fn one_design_is_shown_with_the_range_of_its_seeds() {
         let mut plan = plan(&["rmap=family"], 6);
         plan.about.service = None;
-        let findings = Findings::new(&plan, &done(&plan, 1.0)).expect("all is done");
+        let findings = findings(&plan, &done(&plan, 1.0)).expect("all is done");
         let text = render(&findings, true);
         for part in [
             "some.vellum on 8 CPUs of epyc-milan-1s, 4,096 MiB",
@@ -349,7 +351,7 @@ mod tests {
     fn what_was_taken_out_of_the_user_time_is_said() {
         let mut plan = plan(&["rmap=family"], 6);
         let text = |plan: &crate::simulate::Plan| {
-            let findings = Findings::new(plan, &done(plan, 1.0)).expect("all is done");
+            let findings = findings(plan, &done(plan, 1.0)).expect("all is done");
             render(&findings, false).replace('\n', " ")
         };
         let said = text(&plan);
@@ -363,7 +365,7 @@ mod tests {
     fn two_designs_are_told_apart_only_if_the_interval_excludes_1() {
         let plan = plan(&["rmap=chains", "rmap=family"], 6);
         let text = |ratio| {
-            let findings = Findings::new(&plan, &done(&plan, ratio)).expect("all is done");
+            let findings = findings(&plan, &done(&plan, ratio)).expect("all is done");
             render(&findings, false)
         };
         let less = text(0.75);
@@ -387,7 +389,7 @@ mod tests {
         done.truncate(12);
         let control = done.iter_mut().find(|(task, _)| task.is_control);
         control.expect("a comparison has one").1.elapsed_ns += 1;
-        let findings = Findings::new(&plan, &done).expect("five seeds");
+        let findings = findings(&plan, &done).expect("five seeds");
         let text = render(&findings, false);
         assert!(text.contains("CONTROL FAILED"), "{text}");
         assert!(text.contains("INTERRUPTED"), "{text}");

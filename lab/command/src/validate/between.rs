@@ -1,8 +1,8 @@
 //! Whether two CPUs are as far from each other as the description has them, all the time.
 
-use serde::Serialize;
 use vellum_calibrate::nearest_line;
 use vellum_calibrate::rounds::shortened;
+use vellum_results::validation::LineBetween;
 
 use super::{Amounts, Request};
 use crate::failure::Failure;
@@ -11,28 +11,8 @@ use crate::failure::Failure;
 /// as moved.
 const MOVED: f64 = 0.25;
 
-/// How long a line took from one CPU to the other meanwhile.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct LineBetween {
-    /// Key of the description.
-    pub key: String,
-    /// What that says, in nanoseconds.
-    pub described_ns: f64,
-    /// The least and the most that was found before and after measurements on two CPUs.
-    pub least_ns: f64,
-    /// See `least_ns`.
-    pub most_ns: f64,
-    /// Measurements that were put away, since a line was not near what the description says before
-    /// or after them, and others that were kept although it was not.
-    pub put_away: usize,
-    /// See `put_away`.
-    pub kept: usize,
-}
-
-impl LineBetween {
-    fn is_off(&self, ns: f64) -> bool {
-        (ns / self.described_ns - 1.0).abs() > MOVED
-    }
+fn is_off(line: &LineBetween, ns: f64) -> bool {
+    (ns / line.described_ns - 1.0).abs() > MOVED
 }
 
 /// Measures while the CPUs are where the description has them.
@@ -100,7 +80,7 @@ impl<'r> Between<'r> {
         });
         found.least_ns = found.least_ns.min(ns);
         found.most_ns = found.most_ns.max(ns);
-        Ok(found.is_off(ns))
+        Ok(is_off(found, ns))
     }
 
     /// What was found; `None` on one core.
@@ -111,7 +91,7 @@ impl<'r> Between<'r> {
 
 #[cfg(test)]
 mod tests {
-    use super::LineBetween;
+    use super::{LineBetween, is_off};
 
     #[test]
     fn a_line_is_off_if_it_takes_a_quarter_more_or_less_than_described() {
@@ -123,8 +103,8 @@ mod tests {
             put_away: 0,
             kept: 0,
         };
-        for (ns, is_off) in [(31.0, false), (49.0, false), (51.0, true), (29.0, true)] {
-            assert_eq!(line.is_off(ns), is_off, "{ns}");
+        for (ns, expected) in [(31.0, false), (49.0, false), (51.0, true), (29.0, true)] {
+            assert_eq!(is_off(&line, ns), expected, "{ns}");
         }
     }
 }

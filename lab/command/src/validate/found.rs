@@ -1,12 +1,10 @@
 //! What came out, both sides beside each other.
 
-use serde::Serialize;
-
 use super::Request;
-use super::between::LineBetween;
 use super::cases::Case;
 use super::plain::Measured;
 use vellum_calibrate::rounds::shortened;
+use vellum_results::validation::{LineBetween, Ratio, Total, Validation};
 
 /// How far a total may be off, as a share of what was measured.
 pub const TOTAL_WITHIN: f64 = 0.10;
@@ -16,88 +14,6 @@ const OVERLAP: f64 = 0.8;
 
 /// How far a ratio may be off.
 pub const RATIO_WITHIN: f64 = 0.03;
-
-/// One workload on so many CPUs under one design.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Total {
-    /// The workload.
-    pub workload: String,
-    /// CPUs.
-    pub cpus: usize,
-    /// The design.
-    pub design: String,
-    /// CPU time in the core of all CPUs, of the plain core on this machine, in nanoseconds:
-    /// the median of the passes.
-    pub measured_ns: f64,
-    /// How far the passes lie apart, as a share of the median.
-    pub spread: f64,
-    /// The same in simulation.
-    pub simulated_ns: f64,
-    /// How much more that is than measured, as a share of it.
-    pub error: f64,
-    /// Whether it is as near as was aimed at.
-    pub within: bool,
-    /// Where all CPUs of the measurement should have been at work throughout, for how much
-    /// of the time they were at once. Others' programs make it less.
-    pub overlap: Option<f64>,
-    /// Of a miss, what is known of where it comes from.
-    pub cause: Option<String>,
-}
-
-/// Two designs on one workload.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Ratio {
-    /// The workload.
-    pub workload: String,
-    /// CPUs.
-    pub cpus: usize,
-    /// The design.
-    pub design: String,
-    /// The one that it is held against.
-    pub base: String,
-    /// Time of the first divided by that of the second, measured.
-    pub measured: f64,
-    /// The same in simulation.
-    pub simulated: f64,
-    /// The second less the first.
-    pub difference: f64,
-    /// Whether it is as near as was aimed at.
-    pub within: bool,
-}
-
-/// Everything.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Validation {
-    /// What the user called the description.
-    pub machine: String,
-    /// What it is.
-    pub title: String,
-    /// How far totals were to be off at the most, as a share, and ratios.
-    pub aims: (f64, f64),
-    /// Workloads.
-    pub totals: Vec<Total>,
-    /// Designs on them.
-    pub ratios: Vec<Ratio>,
-    /// Keys of the table `work` that the description does not have: instructions between
-    /// accesses of these kinds are not calibrated.
-    pub uncalibrated: Vec<&'static str>,
-    /// How long a line took between two CPUs; none on one core.
-    pub line_between: Option<LineBetween>,
-}
-
-impl Validation {
-    /// How many totals are as near as was aimed at, and how many there are.
-    pub fn totals_within(&self) -> (usize, usize) {
-        let within = self.totals.iter().filter(|total| total.within).count();
-        (within, self.totals.len())
-    }
-
-    /// The same of the ratios.
-    pub fn ratios_within(&self) -> (usize, usize) {
-        let within = self.ratios.iter().filter(|ratio| ratio.within).count();
-        (within, self.ratios.len())
-    }
-}
 
 /// Puts the sides together.
 pub fn found(
@@ -156,7 +72,7 @@ pub fn found(
         aims: (TOTAL_WITHIN, RATIO_WITHIN),
         totals,
         ratios,
-        uncalibrated: missing.map(|kind| kind.key()).collect(),
+        uncalibrated: missing.map(|kind| kind.key().to_owned()).collect(),
         line_between,
     }
 }

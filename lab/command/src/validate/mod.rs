@@ -19,8 +19,8 @@ use crate::simulate::lanes;
 use crate::stats::median;
 use between::Between;
 use cases::Case;
-pub use found::{Ratio, Total, Validation};
 use plain::Measured;
+pub use vellum_results::validation::Validation;
 
 /// How much is measured.
 struct Amounts {

@@ -1,8 +1,9 @@
 //! Tables of what came out.
 
-use super::found::{RATIO_WITHIN, TOTAL_WITHIN, Validation};
+use super::found::{RATIO_WITHIN, TOTAL_WITHIN};
 use super::work::Calibrated;
 use crate::report::text::plural;
+use vellum_results::validation::Validation;
 use vellum_terminal::table::Table;
 
 /// The tables.

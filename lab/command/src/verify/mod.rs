@@ -28,6 +28,7 @@ mod word;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use vellum_engine::{Engine, SpaceSlot};
+use vellum_results::replay::Verified;
 
 pub use refute::{Location, Refutation, Symptom};
 
@@ -38,29 +39,12 @@ use check::Verifier;
 /// Operations between two barriers of a verified replay.
 const SLICE_OPS: usize = 1 << 14;
 
-/// What a successful verification did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct Verified {
-    /// Operations executed.
-    pub ops: u64,
-    /// Pages that were written: each counts once in each space or file, however
-    /// often it was written.
-    pub written: u64,
-    /// Pages that were read back where they changed hands.
-    pub read_back: u64,
-    /// Pages that were checked right after a store or load.
-    pub after_access: u64,
-    /// Written pages of files that were found in the backing store at the end.
-    pub stored: u64,
-    /// Accesses that had to be refused, and were.
-    pub refused: u64,
-    /// Pages that could not be read back because their region forbids it.
-    pub unreadable: u64,
-    /// Pages of files that were left out because another CPU was changing the
-    /// file at that moment. Always 0 with one CPU.
-    pub raced: u64,
+/// A verification that held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verification {
+    /// What it did.
+    pub verified: Verified,
     /// The resident pages of every space that was left, as [`end_state`] has it.
-    #[serde(skip)]
     pub end_state: u64,
 }
 
@@ -81,7 +65,7 @@ pub fn verify(
     workload: &Workload,
     engine: &dyn Engine,
     after_slice: impl FnMut(u64) -> bool,
-) -> Result<Option<Verified>, Box<Refutation>> {
+) -> Result<Option<Verification>, Box<Refutation>> {
     verify_in(workload, engine, SLICES, after_slice)
 }
 
@@ -94,7 +78,7 @@ pub fn verify_in(
     engine: &dyn Engine,
     slices: usize,
     after_slice: impl FnMut(u64) -> bool,
-) -> Result<Option<Verified>, Box<Refutation>> {
+) -> Result<Option<Verification>, Box<Refutation>> {
     verify_on(
         workload,
         engine,
@@ -115,7 +99,7 @@ fn verify_on(
     slices: usize,
     mut after_slice: impl FnMut(u64) -> bool,
     mut run: impl FnMut(usize, &Slice, &Verifier<'_>) -> Result<(), Box<Refutation>>,
-) -> Result<Option<Verified>, Box<Refutation>> {
+) -> Result<Option<Verification>, Box<Refutation>> {
     let slice_ops = (workload.ops() as usize / slices.max(1)).clamp(1, SLICE_OPS);
     let slices = workload.slices(slice_ops);
     let verifier = Verifier::new(workload, engine, &slices);

@@ -9,7 +9,7 @@ use super::check::{Checked, Verifier, count};
 use super::clocks::Place;
 use super::refute::{Location, Refutation, Symptom, describe};
 use super::word::Page;
-use super::{Verified, end_state};
+use super::{Verification, Verified, end_state};
 
 /// Where a helper maps a file, as a page number of any format.
 const HELPER_PAGE: u64 = 1 << 16;
@@ -83,7 +83,7 @@ impl Verifier<'_> {
     }
 
     /// Reads back what is left, then checks the backing store, then the core.
-    pub(super) fn finish(&self) -> Result<Verified, Box<Refutation>> {
+    pub(super) fn finish(&self) -> Result<Verification, Box<Refutation>> {
         let end = Place::END;
         let left: Vec<SpaceSlot> = (0..self.workload.spaces())
             .map(SpaceSlot)
@@ -152,7 +152,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    fn verified(&self, end_state: u64) -> Result<Verified, Box<Refutation>> {
+    fn verified(&self, end_state: u64) -> Result<Verification, Box<Refutation>> {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.counts;
         let verified = Verified {
@@ -164,7 +164,6 @@ impl Verifier<'_> {
             refused: get(&counts.refused),
             unreadable: get(&counts.unreadable),
             raced: get(&counts.raced),
-            end_state,
         };
         let checked = verified.read_back + verified.stored;
         if checked < verified.written {
@@ -173,6 +172,9 @@ impl Verifier<'_> {
             let nowhere = Location::Nowhere;
             return Err(self.refute(Symptom::TooFewChecks, nowhere, expected, found, Place::END));
         }
-        Ok(verified)
+        Ok(Verification {
+            verified,
+            end_state,
+        })
     }
 }

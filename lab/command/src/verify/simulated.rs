@@ -2,30 +2,19 @@
 //! machine of many CPUs has, and the same ones again with the same seed.
 
 use vellum_engine::Engine;
+use vellum_results::replay::VerifiedInTime;
 use vellum_scale::{Cpu, ScaleError, Verifiable};
 
 use super::check::Verifier;
 use super::clocks::Place;
 use super::refute::{Location, Refutation, Symptom};
-use super::{SLICES, Verified, verify_on};
+use super::{SLICES, verify_on};
 use crate::replay::lanes::{Progress, lane};
 use crate::replay::{Slice, Wait, Workload};
 
 /// How long a CPU that waits for another looks away at first, and at most, in nanoseconds.
 const FIRST_LOOK: u64 = 50;
 const LONGEST_LOOK: u64 = 10_000;
-
-/// What a verification on simulated CPUs did, and how long that took them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct VerifiedInTime {
-    /// Its seed.
-    pub seed: u64,
-    /// Virtual time, what the verifier itself looks at included.
-    pub virtual_ns: u64,
-    /// What was done.
-    #[serde(flatten)]
-    pub verified: Verified,
-}
 
 /// [`verify`](super::verify) with simulated CPUs, of which there are as many as the workload has.
 /// The engine is that of `simulated`, or one of which an operation is a single step for them.
@@ -53,10 +42,10 @@ pub fn verify(
         Ok(())
     };
     let verified = verify_on(workload, engine, SLICES, after_slice, run)?;
-    Ok(verified.map(|verified| VerifiedInTime {
+    Ok(verified.map(|found| VerifiedInTime {
         seed,
         virtual_ns: elapsed / 1000,
-        verified,
+        verified: found.verified,
     }))
 }
 

@@ -2,9 +2,11 @@
 
 use crate::synthetic::{Bench, Disturbance, FlatLoad, op};
 use serde_json::Value;
-use vellum_lab::compare::Analysis;
+use vellum_lab::compare::{Analysis, Resolution};
 use vellum_lab::replay::Class;
-use vellum_lab::report::{About, Report, json, text};
+use vellum_lab::report::{json, model, text};
+use vellum_results::Document;
+use vellum_results::compare::{About, Compare};
 
 const STILL: Disturbance = Disturbance {
     jitter: 0.0,
@@ -12,6 +14,21 @@ const STILL: Disturbance = Disturbance {
     luck: 0.0,
     drift: 0.0,
 };
+
+/// What was found, and what its resolution is made of.
+struct Report {
+    found: Compare,
+    resolution: Option<Resolution>,
+}
+
+fn render(report: &Report) -> String {
+    text::render(&report.found, report.resolution.as_ref())
+}
+
+fn value(report: &Report) -> Value {
+    let json = json::render(&Document::new(&report.found)).expect("serialised");
+    serde_json::from_str(&json).expect("parsed")
+}
 
 fn report(bench: &Bench, load: &FlatLoad, b: &str, wanted: usize) -> Report {
     let measured = bench.measure(load, "1.0", b, wanted).expect("measured");
@@ -23,13 +40,15 @@ fn report(bench: &Bench, load: &FlatLoad, b: &str, wanted: usize) -> Report {
         passes: wanted,
         copies: 1,
         ram_bytes: 1 << 30,
-        device: None,
         slice_us: 1000,
         confidence: 0.95,
         resamples: 500,
         seed: 7,
     };
-    Report::new(about, &measured, &analysis)
+    Report {
+        found: model::comparison(about, None, &measured, &analysis),
+        resolution: analysis.judged.resolution,
+    }
 }
 
 /// 99 ms of faults and one exit of 1 ms, which B takes twice as long for.
@@ -93,12 +112,12 @@ diffprofile (time by class in us, + worse in B)
       1000   100.0% exit
       1000     1.0% total
 ";
-    assert_eq!(text::render(&report), expected);
+    assert_eq!(render(&report), expected);
 }
 
 #[test]
 fn a_difference_is_stated_with_its_bounds() {
-    let printed = text::render(&report(&Bench::new(1, STILL), &slow_exit(), "2.0", 6));
+    let printed = render(&report(&Bench::new(1, STILL), &slow_exit(), "2.0", 6));
     assert!(
         printed
             .contains("Verdict: difference. B needs 1.00 % more CPU time than A (1.00 to 1.00 %)."),
@@ -108,7 +127,7 @@ fn a_difference_is_stated_with_its_bounds() {
 
 #[test]
 fn an_unproven_difference_says_what_is_missing() {
-    let same = text::render(&report(&Bench::new(1, STILL), &slow_exit(), "1.0", 6));
+    let same = render(&report(&Bench::new(1, STILL), &slow_exit(), "1.0", 6));
     for sentence in [
         "Verdict: no difference proven.",
         "B / A is no farther from 1 than chance can come to.",
@@ -116,7 +135,7 @@ fn an_unproven_difference_says_what_is_missing() {
     ] {
         assert!(same.contains(sentence), "{sentence} is missing in\n{same}");
     }
-    let short = text::render(&report(&Bench::new(1, STILL), &slow_exit(), "2.0", 2));
+    let short = render(&report(&Bench::new(1, STILL), &slow_exit(), "2.0", 2));
     let sentence = "2 passes are complete, and a verdict needs 5 (option -n).";
     assert!(short.contains(sentence), "{short}");
 }
@@ -125,11 +144,10 @@ fn an_unproven_difference_says_what_is_missing() {
 fn a_few_passes_have_no_interval_and_no_resolution_and_say_so() {
     for passes in 1..5 {
         let report = report(&Bench::new(1, STILL), &slow_exit(), "2.0", passes);
-        let printed = text::render(&report);
+        let printed = render(&report);
         assert!(printed.contains("too few passes"), "{printed}");
         assert!(!printed.contains("Resolution"), "{printed}");
-        let json = json::render(&report).expect("serialised");
-        let value: Value = serde_json::from_str(&json).expect("parsed");
+        let value = value(&report);
         assert_eq!(value["ratio"]["low"], Value::Null);
         assert_eq!(value["resolution"], Value::Null);
         assert_eq!(value["verdict"]["outcome"], "not-proven");
@@ -141,7 +159,7 @@ fn a_few_passes_have_no_interval_and_no_resolution_and_say_so() {
 fn passes_that_are_no_multiple_of_the_orders_say_what_that_costs() {
     let line = |passes| {
         let report = report(&Bench::new(1, STILL), &slow_exit(), "2.0", passes);
-        let printed = text::render(&report);
+        let printed = render(&report);
         let words: Vec<&str> = printed.split_whitespace().collect();
         words.join(" ")
     };
@@ -158,10 +176,10 @@ fn an_interrupted_run_is_marked() {
     let load = FlatLoad::with_affected_slices(10, None);
     bench.events.interrupt_after = Some(100 + 20 + 30 + 2 * 30 + 10);
     let report = report(&bench, &load, "1.25", 12);
-    let printed = text::render(&report);
+    let printed = render(&report);
     let line = "INTERRUPTED: 2 of 12 passes are complete, and the figures are of those";
     assert!(printed.contains(line), "{printed}");
-    assert!(report.interrupted);
+    assert!(report.found.interrupted);
 }
 
 #[test]
@@ -169,7 +187,7 @@ fn atomic_operations_stand_among_the_events_and_say_where_they_come_from() {
     let mut bench = Bench::new(1, STILL);
     bench.events.count_atomics = true;
     let report = report(&bench, &slow_exit(), "2.0", 6);
-    let printed = text::render(&report);
+    let printed = render(&report);
     let table = "\
 Events in one pass  A slow=1.0    B slow=2.0      B - A
 operations               9,901         9,901          0
@@ -178,8 +196,7 @@ atomic loads            39,604 *      79,208    +39,604
 From one separate pass on an instrumented build of the same source, not timed: atomic loads.
 ";
     assert!(printed.contains(table), "{printed}");
-    let text = json::render(&report).expect("serialised");
-    let value: Value = serde_json::from_str(&text).expect("parsed");
+    let value = value(&report);
     let rows = &value["counters"];
     assert_eq!(rows.as_array().map(Vec::len), Some(2));
     assert_eq!(rows[0]["pass"], "timed");
@@ -194,8 +211,7 @@ From one separate pass on an instrumented build of the same source, not timed: a
 #[test]
 fn json_holds_what_the_tables_show() {
     let report = report(&Bench::new(1, STILL), &slow_exit(), "2.0", 6);
-    let text = json::render(&report).expect("serialised");
-    let value: Value = serde_json::from_str(&text).expect("parsed");
+    let value = value(&report);
     assert_eq!(value["schema"], "vellum-compare/1");
     assert_eq!(value["about"]["trace"], "traces/synthetic.vlt");
     assert_eq!(value["designs"]["b"], "slow=2.0");

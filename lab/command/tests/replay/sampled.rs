@@ -7,7 +7,7 @@ use vellum_engine::{
 };
 use vellum_lab::sampled;
 use vellum_profile::Profile;
-use vellum_profile::diffprofile::{Options, diffprofile};
+use vellum_profile::diffprofile::{Options, diffprofile, text};
 
 /// Ticks of stacks in which a function's name contains `name`.
 fn ticks_in(profile: &Profile, name: &str) -> u64 {
@@ -91,8 +91,13 @@ fn a_profile_of_the_core_names_its_functions() {
     }
     let [chains, partial] = [&samples.profiles[0], &samples.profiles[1]];
     assert!(ticks_in(chains, "rmap::chains") > 0, "{}", chains.folded());
-    let diff = diffprofile(chains, partial, &Options::new("partial"));
+    let options = Options::new("partial");
+    let diff = diffprofile(chains, partial, &options);
     for group in ["rmap", "fork", "fault", "zeroing and copying"] {
-        assert!(diff.group(group).is_some(), "{group} in\n{}", diff.text());
+        assert!(
+            diff.group(group).is_some(),
+            "{group} in\n{}",
+            text(&diff, &options)
+        );
     }
 }

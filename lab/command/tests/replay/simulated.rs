@@ -6,7 +6,8 @@ use crate::verify::{ON_SEVERAL_CPUS, prepared};
 use vellum_description::Description;
 use vellum_engine::{Backing, Config, Op, Outcome, Prot, Sharing, SpaceSlot};
 use vellum_lab::replay::Workload;
-use vellum_lab::verify::simulated::{VerifiedInTime, verify};
+use vellum_lab::verify::simulated::verify;
+use vellum_results::replay::VerifiedInTime;
 use vellum_scale::Verifiable;
 use vellum_testing::generate;
 

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex};
 use crate::support::reference::{Defect, Moment, Reference};
 use vellum_engine::{Engine, Op};
 use vellum_lab::replay::{Options, Streams, Workload, prepare_events, run};
-use vellum_lab::verify::{Refutation, Symptom, Verified, end_state, verify};
+use vellum_lab::verify::{Refutation, Symptom, Verification, end_state, verify};
 use vellum_testing::generate::{self, Recording, seeds};
 use vellum_trace::{Access, EventKind, FileId, MapOrigin, Prot, TaskId};
 
@@ -36,7 +36,7 @@ pub fn prepared(recording: &Recording, cpus: usize, copies: u32) -> Workload {
     prepare_events(&recording.header, || recording.events(), &options).expect("a valid recording")
 }
 
-fn verified(workload: &Workload, defect: Option<Defect>) -> Result<Verified, Box<Refutation>> {
+fn verified(workload: &Workload, defect: Option<Defect>) -> Result<Verification, Box<Refutation>> {
     let engine = Reference::new(workload.cpus(), defect);
     verify(workload, &engine, |_| true).map(|verified| verified.expect("not interrupted"))
 }
@@ -328,7 +328,7 @@ fn a_right_memory_manager_passes_on_random_workloads() {
             let workload = prepared(&recording, cpus, copies);
             let what = format!("seed {seed}, {cpus} CPUs, {copies} copies");
             match verified(&workload, None) {
-                Ok(verified) => {
+                Ok(Verification { verified, .. }) => {
                     assert_eq!(verified.ops, workload.ops(), "{what}");
                     assert!(verified.written > 0, "{what}: nothing was written");
                     let checked = verified.read_back + verified.stored;

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::axis::Axis;
 use super::marks::{self, Arm};
 use super::percent;
-use crate::result::Figure;
+use vellum_results::Figure;
 
 /// Height of a row in pixels.
 const ROW: u32 = 26;

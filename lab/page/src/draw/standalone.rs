@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::chart::{Chart, Style};
 use super::marks::{self, Arm};
 use super::{forest, percent};
-use crate::result::Figure;
+use vellum_results::Figure;
 
 /// Width of the drawing, in pixels.
 const WIDTH: u32 = 880;

@@ -8,8 +8,8 @@ use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::marks::{self, Arm};
 use crate::draw::{Axis, bars, forest};
 use crate::grid::{Cell, Grid};
-use crate::result::Figure;
 use crate::words;
+use vellum_results::{Figure, Reason, Verdict};
 
 /// One arm of a table of ratios.
 #[derive(Clone, Debug)]
@@ -202,13 +202,7 @@ pub fn bar_cell(values: &[(Arm, f64)], most: f64, title: &str) -> Cell {
 }
 
 /// A comparison of two designs in a sentence: `what` is what they need.
-pub fn sentence(
-    (a, b): (&str, &str),
-    ratio: &Figure,
-    outcome: Option<&str>,
-    reasons: &[String],
-    what: &str,
-) -> String {
+pub fn sentence((a, b): (&str, &str), ratio: &Figure, verdict: Verdict, what: &str) -> String {
     let distance = |ratio: f64| words::percent((ratio - 1.0).abs());
     let range = match (ratio.low, ratio.high) {
         (Some(low), Some(high)) => {
@@ -224,31 +218,35 @@ pub fn sentence(
         }
         _ => String::new(),
     };
-    match outcome {
-        Some("b") => format!(
+    match verdict {
+        Verdict::Less => format!(
             "{b} needs {} less {what} than {a}{range}.",
             distance(ratio.value)
         ),
-        Some(_) => format!(
+        Verdict::More => format!(
             "{b} needs {} more {what} than {a}{range}.",
             distance(ratio.value)
         ),
-        None => {
-            let why: Vec<&str> = reasons.iter().map(|reason| because(reason)).collect();
-            let why = match why.is_empty() {
-                true => String::new(),
-                false => format!(": {}", why.join("; ")),
-            };
-            format!("No difference proven between {b} and {a} in {what}{why}.")
-        }
+        Verdict::NotProven(reason) => format!(
+            "No difference proven between {b} and {a} in {what}: {}.",
+            because(reason)
+        ),
     }
 }
 
-fn because(reason: &str) -> &str {
+fn because(reason: Reason) -> &'static str {
     match reason {
-        "within-chance" => "the difference is no larger than chance may make it",
-        "within-control" => "the control differs as much from itself",
-        "too-few-passes" => "fewer than 5 passes have no interval",
-        other => other,
+        Reason::WithinChance => "the difference is no larger than chance may make it",
+        Reason::WithinStray => "the control differs as much from itself",
+        Reason::TooFewPasses => "fewer than 5 passes have no interval",
+    }
+}
+
+/// A verdict on B in the table of ratios.
+pub fn says(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Less => "\u{25bc} less than A",
+        Verdict::More => "\u{25b2} more than A",
+        Verdict::NotProven(_) => "no difference proven",
     }
 }

@@ -8,8 +8,9 @@ use super::{Answer, Named, Section, Shown, flame};
 use crate::aligned;
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
-use crate::result::bench::{ArmFigure, Bench, BenchRun, Block, Figure, Row, Share};
 use crate::words;
+use vellum_results::bench::{ArmFigure, Bench, BenchRun, Block, Figure, Row, Share};
+use vellum_results::{Standing, Verdict};
 
 /// Shows a benchmark.
 pub fn show(bench: &Bench) -> Shown {
@@ -60,7 +61,11 @@ fn names(bench: &Bench) -> Vec<Named> {
 
 /// The figure with the largest difference that is told, or that there is none.
 fn answer(bench: &Bench, names: &[Named]) -> Answer {
-    let told = |arm: &&ArmFigure| arm.verdict == "less" || arm.verdict == "more";
+    let verdict = |arm: &ArmFigure| match arm.standing {
+        Standing::Judged(verdict) => Some(verdict),
+        Standing::Base | Standing::Control => None,
+    };
+    let told = |arm: &&ArmFigure| verdict(arm).is_some_and(|verdict| verdict.is_difference());
     let all = bench.runs.iter().flat_map(|run| {
         let figures = run.figures.iter().map(move |figure| (run, figure));
         figures.flat_map(|(run, figure)| {
@@ -68,9 +73,7 @@ fn answer(bench: &Bench, names: &[Named]) -> Answer {
             arms.map(move |(number, arm)| (run, figure, number, arm))
         })
     });
-    let judged: Vec<_> = all
-        .filter(|(.., arm)| !["base", "control"].contains(&arm.verdict.as_str()))
-        .collect();
+    let judged: Vec<_> = all.filter(|(.., arm)| verdict(arm).is_some()).collect();
     let differ = judged.iter().filter(|(.., arm)| told(arm)).count();
     let largest = judged
         .iter()
@@ -84,17 +87,16 @@ fn answer(bench: &Bench, names: &[Named]) -> Answer {
     let count = words::plural(judged.len() as u64, "comparison", "comparisons");
     let sentence = match (largest, judged.is_empty()) {
         (Some((run, figure, number, arm)), _) => {
-            let side = match arm.ratio < 1.0 {
-                true => "b",
-                false => "a",
+            let verdict = match arm.ratio < 1.0 {
+                true => Verdict::Less,
+                false => Verdict::More,
             };
             let base = names.first().map_or("A", |named| named.name.as_str());
             let other = names.get(*number).map_or("B", |named| named.name.as_str());
             let most = arms::sentence(
                 (base, other),
                 &arm.to_first(),
-                Some(side),
-                &[],
+                verdict,
                 &format!("time for {} ({})", figure.name, run.title),
             );
             match judged.len() {
@@ -168,11 +170,10 @@ fn counts(rows: &[Row], arms: usize, shift: u32) -> Vec<CountRow> {
 fn ratios(figure: &Figure, names: &[Named]) -> Markup {
     let first = figure.arms.first().map_or(0.0, |arm| arm.value);
     let (unit, divisor) = words::time_unit(first);
-    let says = |arm: &ArmFigure| match arm.verdict.as_str() {
-        "less" => "\u{25bc} less than A".to_owned(),
-        "more" => "\u{25b2} more than A".to_owned(),
-        "not-proven" => "no difference proven".to_owned(),
-        other => other.to_owned(),
+    let says = |arm: &ArmFigure| match arm.standing {
+        Standing::Base => "base",
+        Standing::Control => "control",
+        Standing::Judged(verdict) => arms::says(verdict),
     };
     let rows: Vec<RatioRow> = figure
         .arms
@@ -181,16 +182,16 @@ fn ratios(figure: &Figure, names: &[Named]) -> Markup {
         .map(|(arm, named)| RatioRow {
             named: named.clone(),
             time: arm.time().in_units_of(divisor),
-            ratio: match arm.verdict.as_str() {
+            ratio: match arm.standing {
                 // Its interval is the point.
-                "base" => crate::result::Figure {
+                Standing::Base => vellum_results::Figure {
                     value: 1.0,
                     ..Default::default()
                 },
                 _ => arm.to_first(),
             },
             resolution: arm.resolution,
-            says: says(arm),
+            says: says(arm).to_owned(),
         })
         .collect();
     arms::ratios(
@@ -309,7 +310,7 @@ fn facts(bench: &Bench) -> Vec<(String, String)> {
         "Method".to_owned(),
         format!(
             "{}; {:.0}\u{a0}% intervals from {} resamples",
-            words::plural(about.passes, "pass", "passes"),
+            words::plural(about.passes as u64, "pass", "passes"),
             about.confidence * 100.0,
             about.resamples
         ),

@@ -9,9 +9,9 @@ use super::{Answer, Named, Section, Shown, flame};
 use crate::draw::marks::Arm;
 use crate::draw::standalone::Picture;
 use crate::grid::{Cell, Grid};
-use crate::result::Arms;
-use crate::result::compare::{ClassRow, Compare, Count, KernbenchRow, MemoryRow};
 use crate::words;
+use vellum_results::Arms;
+use vellum_results::compare::{ClassRow, Compare, Count, KernbenchRow, MemoryRow};
 
 /// Shows a comparison.
 pub fn show(compare: &Compare) -> Shown {
@@ -66,16 +66,11 @@ fn names(compare: &Compare) -> [Named; 3] {
 
 fn answer(compare: &Compare) -> Answer {
     let about = &compare.about;
-    let less = match compare.verdict.is_difference() {
-        true => compare.verdict.less.as_deref(),
-        false => None,
-    };
     Answer {
         sentence: arms::sentence(
             (words::design(&about.a), words::design(&about.b)),
             &compare.ratio,
-            less,
-            &compare.verdict.reasons,
+            compare.verdict,
             "CPU time in the core",
         ),
         ratio: Some(compare.ratio),
@@ -85,7 +80,7 @@ fn answer(compare: &Compare) -> Answer {
         warning: compare.interrupted.then(|| {
             format!(
                 "Interrupted: the figures are of the {} that were complete, of {}.",
-                words::plural(compare.passes, "pass", "passes"),
+                words::plural(compare.passes as u64, "pass", "passes"),
                 about.passes
             )
         }),
@@ -94,19 +89,11 @@ fn answer(compare: &Compare) -> Answer {
 
 fn ratios(compare: &Compare, names: &[Named; 3]) -> Markup {
     let (unit, divisor) = words::time_unit(compare.cpu_ns.a.value);
-    let one = crate::result::Figure {
+    let one = vellum_results::Figure {
         value: 1.0,
         ..Default::default()
     };
-    let verdict = match (
-        compare.verdict.is_difference(),
-        compare.verdict.less.as_deref(),
-    ) {
-        (true, Some("b")) => "\u{25bc} less than A",
-        (true, _) => "\u{25b2} more than A",
-        (false, _) => "no difference proven",
-    };
-    let says = ["base", verdict, "control"];
+    let says = ["base", arms::says(compare.verdict), "control"];
     let ratios = [one, compare.ratio, compare.control_ratio];
     let resolutions = [None, compare.resolution, None];
     let rows: Vec<RatioRow> = names
@@ -153,7 +140,7 @@ pub fn picture(compare: &Compare) -> Picture {
         lines: vec![format!(
             "{}, {}{resolution}",
             words::file_name(&about.trace),
-            words::plural(compare.passes, "pass", "passes")
+            words::plural(compare.passes as u64, "pass", "passes")
         )],
         ratios: vec![
             (names[1].arm, "B / A".to_owned(), compare.ratio),
@@ -181,19 +168,19 @@ fn times_of_passes(
     let (unit, divisor) = words::time_unit(compare.cpu_ns.a.value);
     let arms = names.iter().zip(compare.pass_cpu_ns.list());
     let scaled = arms.map(|(named, passes)| {
-        let times = passes.iter().map(|ns| ns / divisor);
+        let times = passes.iter().map(|&ns| ns as f64 / divisor);
         (named.clone(), times.collect())
     });
     (scaled.collect(), unit)
 }
 
 fn classes(compare: &Compare, names: &[Named; 3]) -> Markup {
-    let most = |row: &ClassRow| row.cpu_ns.list().into_iter().copied().fold(0.0, f64::max);
-    let largest = compare.classes.iter().map(most).fold(0.0, f64::max);
+    let most = |row: &ClassRow| *row.cpu_ns.list().into_iter().max().unwrap_or(&0);
+    let largest = compare.classes.iter().map(most).max().unwrap_or(0) as f64;
     // The smaller ones are to be read, too.
     let (unit, divisor) = words::time_unit(largest / 100.0);
     let mut rows: Vec<&ClassRow> = compare.classes.iter().collect();
-    rows.sort_by(|one, other| most(other).total_cmp(&most(one)));
+    rows.sort_by_key(|row| std::cmp::Reverse(most(row)));
     let mut grid = Grid::new(
         "time by class of operation, from a pass of its own that is timed finely: read it as shares. \
          The control says how far the same design is from itself here",
@@ -209,7 +196,7 @@ fn classes(compare: &Compare, names: &[Named; 3]) -> Markup {
         .picture(html! { "A, B and A' as bars" });
     for row in rows {
         let times = &row.cpu_ns;
-        let list = times.list().map(|ns| *ns / divisor);
+        let list = times.list().map(|&ns| ns as f64 / divisor);
         let (change, stray) = (list[1] - list[0], list[2] - list[0]);
         let mut cells = vec![
             Cell::text(&row.class),
@@ -311,7 +298,7 @@ fn device_facts(compare: &Compare) -> Vec<(String, String)> {
         let [a, b] = [arms.a, arms.b].map(|ns| ns / 1e9);
         format!("A {a:.3} s, B {b:.3} s")
     };
-    let time = format!("{}: {}", device.name, seconds(&device.device_ns));
+    let time = format!("{}: {}", device.device.name, seconds(&device.device_ns));
     let sum = device.elapsed_ns.as_ref().map(seconds);
     let sum = sum.map(|sum| ("Core and device".to_owned(), sum));
     std::iter::once(("Time of the device".to_owned(), time))
@@ -329,17 +316,17 @@ fn facts(compare: &Compare) -> Vec<(String, String)> {
             "Workload",
             format!(
                 "{}, {}, {}",
-                words::plural(compare.ops, "operation", "operations"),
+                words::plural(compare.ops as u64, "operation", "operations"),
                 words::plural(u64::from(about.copies), "copy", "copies"),
-                words::plural(compare.cpus, "simulated CPU", "simulated CPUs")
+                words::plural(compare.cpus as u64, "simulated CPU", "simulated CPUs")
             ),
         ),
         fact(
             "Method",
             format!(
                 "{} over {} of about {} \u{b5}s; {:.0}\u{a0}% intervals from {} resamples",
-                words::plural(compare.passes, "pass", "passes"),
-                words::plural(compare.slices, "slice", "slices"),
+                words::plural(compare.passes as u64, "pass", "passes"),
+                words::plural(compare.slices as u64, "slice", "slices"),
                 about.slice_us,
                 about.confidence * 100.0,
                 about.resamples

@@ -7,8 +7,8 @@ use vellum_profile::{Profile as Ticks, flame};
 
 use super::Section;
 use crate::grid::{Cell, Grid};
-use crate::result::profile::{Difference, Profile, Stacks};
 use crate::words;
+use vellum_results::profile::{Difference, Profile, Stacks};
 
 /// Functions of a difference that are shown.
 const MOST: usize = 40;

@@ -5,8 +5,8 @@ use maud::html;
 use super::{Answer, Named, Section, Shown, arms};
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
-use crate::result::kolivas::{Build, Kolivas};
 use crate::words;
+use vellum_results::kolivas::{Build, Kolivas};
 
 /// Shows the runs.
 pub fn show(kolivas: &Kolivas) -> Shown {

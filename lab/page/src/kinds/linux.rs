@@ -6,26 +6,21 @@ use super::arms::{self, RatioRow};
 use super::{Answer, Named, Section, Shown};
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
-use crate::result::Figure;
-use crate::result::linux::{Against, HostComparison, Kind, Saved, SavedComparison, Times};
-use crate::result::{Verdict, run::Host};
 use crate::words;
+use vellum_results::linux::{
+    Against, Environment, HostComparison, HostKind, Saved, SavedComparison, Times, middle,
+};
+use vellum_results::{Figure, Verdict};
 
 /// What is said of times that pass by pass belong to a whole process tree.
 const UNIT: &str = "A process cannot be stopped half-way for another arm to run, so that the unit of the \
                     statistics is a pass.";
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        length if length.is_multiple_of(2) => (sorted[length / 2 - 1] + sorted[length / 2]) / 2.0,
-        length => sorted[length / 2],
-    }
+fn median(passes: &[u64]) -> f64 {
+    middle(passes).unwrap_or(0.0)
 }
 
-fn kernel(host: &Host) -> String {
+fn kernel(host: &Environment) -> String {
     format!("Linux {}", host.kernel)
 }
 
@@ -40,6 +35,7 @@ pub fn show_replay(saved: &Saved) -> Shown {
         arms.push(Named::new(Arm::Control, "A'", "once more, the control"));
     }
     let control = median(&saved.times.control.net_ns);
+    let alone: Vec<_> = saved.kinds.iter().map(|kind| (kind, None)).collect();
     let ratio = Figure {
         value: control / net,
         ..Figure::default()
@@ -60,7 +56,7 @@ pub fn show_replay(saved: &Saved) -> Shown {
         sections: vec![
             Section::new("CPU time", times_table(saved)),
             Section::new("Passes", series(&arms, saved, &[])),
-            Section::new("Time by kind of operation", kinds(&saved.kinds, None)),
+            Section::new("Time by kind of operation", kinds(&alone)),
         ],
         facts: facts(saved),
     }
@@ -83,6 +79,8 @@ pub fn show_against_core(comparison: &HostComparison) -> Shown {
         let cells = [&row.subject, &row.host, &row.core].map(Cell::text);
         coverage.row("", cells.to_vec());
     }
+    let both = comparison.kinds.iter();
+    let both: Vec<_> = both.map(|kind| (&kind.host, Some(kind.core_ns))).collect();
     let mut facts = facts(host);
     facts.push(("Design B".to_owned(), comparison.design.clone()));
     facts.push(("Seed".to_owned(), comparison.seed.to_string()));
@@ -96,7 +94,7 @@ pub fn show_against_core(comparison: &HostComparison) -> Shown {
             &comparison.before.ratio,
             Some(comparison.before.control_ratio),
             comparison.before.resolution,
-            &comparison.verdict,
+            comparison.verdict,
             comparison.interrupted,
         ),
         sections: vec![
@@ -113,10 +111,7 @@ pub fn show_against_core(comparison: &HostComparison) -> Shown {
                 "Passes",
                 series(&names, host, &[(&names[1], &comparison.core_ns)]),
             ),
-            Section::new(
-                "Time by kind of operation",
-                kinds(&comparison.kinds, Some(&names)),
-            ),
+            Section::new("Time by kind of operation", kinds(&both)),
             Section::new("What is comparable", coverage.render()),
         ],
         facts,
@@ -153,7 +148,7 @@ pub fn show_saved(comparison: &SavedComparison) -> Shown {
             time: apart.b_ns.in_units_of(divisor),
             ratio: apart.ratio,
             resolution: apart.resolution,
-            says: says(&comparison.verdict),
+            says: arms::says(comparison.verdict).to_owned(),
         },
     ];
     let controls = html! {
@@ -189,7 +184,7 @@ pub fn show_saved(comparison: &SavedComparison) -> Shown {
             &apart.ratio,
             Some(apart.control_ratios[0]),
             apart.resolution,
-            &comparison.verdict,
+            comparison.verdict,
             false,
         ),
         sections: vec![
@@ -207,26 +202,16 @@ pub fn show_saved(comparison: &SavedComparison) -> Shown {
     }
 }
 
-fn says(verdict: &Verdict) -> String {
-    match (verdict.is_difference(), verdict.less.as_deref()) {
-        (true, Some("b")) => "\u{25bc} less than A",
-        (true, _) => "\u{25b2} more than A",
-        (false, _) => "no difference proven",
-    }
-    .to_owned()
-}
-
 fn answer(
     names: (&str, &str),
     ratio: &Figure,
     control: Option<Figure>,
     resolution: Option<f64>,
-    verdict: &Verdict,
+    verdict: Verdict,
     interrupted: bool,
 ) -> Answer {
-    let less = verdict.less.as_deref().filter(|_| verdict.is_difference());
     Answer {
-        sentence: arms::sentence(names, ratio, less, &verdict.reasons, "CPU time"),
+        sentence: arms::sentence(names, ratio, verdict, "CPU time"),
         ratio: Some(*ratio),
         control,
         resolution,
@@ -314,9 +299,12 @@ fn times_table(saved: &Saved) -> Markup {
 }
 
 /// Passes of the host and its control, and of `more`.
-fn series(names: &[Named], saved: &Saved, more: &[(&Named, &[f64])]) -> Markup {
+fn series(names: &[Named], saved: &Saved, more: &[(&Named, &[u64])]) -> Markup {
     let (unit, divisor) = words::time_unit(median(&saved.times.host.net_ns));
-    let scaled = |values: &[f64]| values.iter().map(|ns| ns / divisor).collect::<Vec<f64>>();
+    let scaled = |values: &[u64]| -> Vec<f64> {
+        let values = values.iter().map(|&ns| ns as f64 / divisor);
+        values.collect()
+    };
     let mut arms = vec![(names[0].clone(), scaled(&saved.times.host.net_ns))];
     arms.extend(
         more.iter()
@@ -335,7 +323,8 @@ fn series(names: &[Named], saved: &Saved, more: &[(&Named, &[f64])]) -> Markup {
 fn saved_passes(a: &Saved, b: &Saved, (of_a, of_b): (&str, &str)) -> Markup {
     let (unit, divisor) = words::time_unit(median(&a.times.host.net_ns));
     let arm = |arm: usize, label: &str, name: &str, saved: &Saved| {
-        let values = saved.times.host.net_ns.iter().map(|ns| ns / divisor);
+        let values = saved.times.host.net_ns.iter();
+        let values = values.map(|&ns| ns as f64 / divisor);
         (Named::new(Arm::Number(arm), label, name), values.collect())
     };
     arms::passes(
@@ -345,48 +334,46 @@ fn saved_passes(a: &Saved, b: &Saved, (of_a, of_b): (&str, &str)) -> Markup {
     )
 }
 
-fn kinds(kinds: &[Kind], both: Option<&[Named; 3]>) -> Markup {
-    let largest = kinds
+/// Kinds on the host, and the time of the core where it is compared.
+fn kinds(kinds: &[(&HostKind, Option<u64>)]) -> Markup {
+    let times = kinds
         .iter()
-        .map(|kind| kind.net_ns().max(kind.core_ns.unwrap_or(0.0)));
-    let largest = largest.fold(0.0, f64::max);
+        .map(|(kind, core)| kind.net_ns().max(core.unwrap_or(0)));
+    let largest = times.max().unwrap_or(0) as f64;
+    let with_core = kinds.iter().any(|(_, core)| core.is_some());
     let (unit, divisor) = words::time_unit(largest);
     let mut grid = Grid::new("from one replay of its own, timed by kind: read it as shares")
         .text("kind")
         .number("operations")
         .number(format!("host, {unit}"))
         .number(format!("after entries, {unit}"));
-    if both.is_some() {
+    if with_core {
         grid = grid
             .number(format!("core, {unit}"))
             .number("core / host after");
     }
-    grid = grid.picture(match both {
-        Some(_) => html! { "host before entries, core" },
-        None => html! { "host before entries" },
+    grid = grid.picture(match with_core {
+        true => html! { "host before entries, core" },
+        false => html! { "host before entries" },
     });
-    for kind in kinds {
-        let time = |ns: f64| Cell::number(ns, words::number(ns / divisor));
+    for (kind, core) in kinds {
+        let time = |ns: u64| Cell::number(ns as f64, words::number(ns as f64 / divisor));
         let mut cells = vec![
             Cell::text(&kind.kind),
             Cell::number(kind.ops as f64, vellum_terminal::table::grouped(kind.ops)),
             time(kind.net_ns()),
             time(kind.after_ns()),
         ];
-        let mut bars = vec![(Arm::Number(0), kind.net_ns())];
-        if both.is_some() {
-            let core = kind.core_ns.unwrap_or(0.0);
+        let mut bars = vec![(Arm::Number(0), kind.net_ns() as f64)];
+        if let Some(core) = *core {
             cells.push(time(core));
-            cells.push(match kind.after_ns() {
-                0.0 => Cell::empty(),
-                after => Cell::number(core / after, words::ratio(core / after)),
-            });
-            bars.push((Arm::Number(1), core));
+            cells.push(ratio_cell(core, kind.after_ns()));
+            bars.push((Arm::Number(1), core as f64));
         }
         let title = format!(
             "{}: host {} {unit}",
             kind.kind,
-            words::number(kind.net_ns() / divisor)
+            words::number(kind.net_ns() as f64 / divisor)
         );
         cells.push(arms::bar_cell(&bars, largest, &title));
         grid.row("", cells);
@@ -394,13 +381,18 @@ fn kinds(kinds: &[Kind], both: Option<&[Named; 3]>) -> Markup {
     grid.render()
 }
 
+/// One time by another; nothing if that is 0.
+fn ratio_cell(ns: u64, base_ns: u64) -> Cell {
+    let ratio = ns as f64 / base_ns as f64;
+    match base_ns {
+        0 => Cell::empty(),
+        _ => Cell::number(ratio, words::ratio(ratio)),
+    }
+}
+
 fn saved_kinds(a: &Saved, b: &Saved) -> Markup {
-    let largest = a
-        .kinds
-        .iter()
-        .chain(&b.kinds)
-        .map(Kind::net_ns)
-        .fold(0.0, f64::max);
+    let times = a.kinds.iter().chain(&b.kinds).map(HostKind::net_ns);
+    let largest = times.max().unwrap_or(0) as f64;
     let (unit, divisor) = words::time_unit(largest);
     let mut grid = Grid::new("CPU time of the events by kind: read it as shares")
         .text("kind")
@@ -412,12 +404,9 @@ fn saved_kinds(a: &Saved, b: &Saved) -> Markup {
         let Some(other) = b.kinds.iter().find(|other| other.kind == kind.kind) else {
             continue;
         };
-        let (of_a, of_b) = (kind.net_ns(), other.net_ns());
+        let ratio = ratio_cell(other.net_ns(), kind.net_ns());
+        let [of_a, of_b] = [kind, other].map(|kind| kind.net_ns() as f64);
         let bars = [(Arm::Number(0), of_a), (Arm::Number(1), of_b)];
-        let ratio = match of_a {
-            0.0 => Cell::empty(),
-            of_a => Cell::number(of_b / of_a, words::ratio(of_b / of_a)),
-        };
         grid.row(
             "",
             vec![

@@ -8,8 +8,8 @@ use crate::draw::Axis;
 use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
-use crate::result::memory::{MemoryPlan, Row};
 use crate::words;
+use vellum_results::memory::{MemoryPlan, Row};
 
 const MIB: f64 = 1_048_576.0;
 const SECOND: f64 = 1e9;

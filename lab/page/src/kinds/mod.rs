@@ -22,7 +22,7 @@ use maud::Markup;
 use crate::draw::chart::Chart;
 use crate::draw::marks::Arm;
 use crate::draw::standalone::Picture;
-use crate::result::{Content, Figure, Loaded};
+use vellum_results::{Content, Figure, Loaded};
 
 /// A result as it is shown.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use crate::draw::Axis;
 use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
-use crate::result::plan::{Begins, Measured, Plan, Sweep, VALUES};
 use crate::words;
+use vellum_results::plan::{Begins, Measured, Plan, Sweep, VALUES};
 
 const GIB: f64 = 1_073_741_824.0;
 const MIB: f64 = 1_048_576.0;
@@ -127,7 +127,7 @@ fn memories(plan: &Plan) -> Chart {
             .collect(),
         style: Style::Marks,
     };
-    let of = |value: fn(&crate::result::plan::Size) -> u64| {
+    let of = |value: fn(&vellum_results::plan::Size) -> u64| {
         rows.iter()
             .map(|row| value(row) as f64 / MIB)
             .collect::<Vec<f64>>()

@@ -4,14 +4,14 @@ use maud::{Markup, html};
 
 use super::{Answer, Section, Shown};
 use crate::grid::{Cell, Grid};
-use crate::result::replay::{Count, Replay};
 use crate::words;
+use vellum_results::replay::{Count, Replay};
 
 /// Adds the time of the device, if one was modelled.
 fn with_device(replay: &Replay, mut facts: Vec<(String, String)>) -> Vec<(String, String)> {
     if let Some(device) = &replay.device {
         let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
-        let time = format!("{} of {}", seconds(device.device_ns), device.name);
+        let time = format!("{} of {}", seconds(device.device_ns), device.device.name);
         facts.push(("Time of the device".to_owned(), time));
         let sum = device.elapsed_ns.map(seconds);
         facts.extend(sum.map(|sum| ("Core and device".to_owned(), sum)));
@@ -59,7 +59,7 @@ pub fn show(replay: &Replay) -> Shown {
                     "Machine".to_owned(),
                     format!(
                         "{}, {}, {}",
-                        words::plural(replay.cpus, "simulated CPU", "simulated CPUs"),
+                        words::plural(replay.cpus as u64, "simulated CPU", "simulated CPUs"),
                         words::bytes(replay.ram_bytes),
                         words::plural(u64::from(replay.copies), "copy", "copies")
                     ),

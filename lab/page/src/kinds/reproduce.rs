@@ -7,9 +7,9 @@ use crate::aligned;
 use crate::draw::marks::{self, Arm};
 use crate::draw::{Axis, forest, percent};
 use crate::grid::{Cell, Grid};
-use crate::result::Figure;
-use crate::result::reproduce::{Bounded, Comparison, Reproduction, Section as Published};
 use crate::words;
+use vellum_results::Figure;
+use vellum_results::reproduce::{Comparison, Reproduction, Section as Published};
 
 /// Whose marks are what: the published figure, and ours.
 const PUBLISHED: Arm = Arm::Number(3);
@@ -210,18 +210,7 @@ fn axis(section: &Published, unit: &str) -> Option<Axis> {
     (!values.is_empty()).then(|| Axis::around(values.into_iter().chain([reference(unit)])))
 }
 
-fn picture(
-    axis: &Axis,
-    row: &Comparison,
-    published: &Bounded,
-    ours: &Bounded,
-    unit: &str,
-) -> Markup {
-    let figure = |one: &Bounded| Figure {
-        value: one.value,
-        low: one.low,
-        high: one.high,
-    };
+fn picture(axis: &Axis, row: &Comparison, published: &Figure, ours: &Figure, unit: &str) -> Markup {
     let place = percent(axis.place(reference(unit)));
     let said = row.ours.as_deref().unwrap_or("-");
     let title = format!(
@@ -232,9 +221,9 @@ fn picture(
         svg.cell role="img" aria-label=(title) width="100%" height="34" {
             (forest::grid(axis))
             line.reference x1=(place) x2=(place) y1="0" y2="100%" {}
-            (forest::interval(axis, PUBLISHED, &figure(published), 0.28))
+            (forest::interval(axis, PUBLISHED, published, 0.28))
             (marks::mark(PUBLISHED, axis.place(published.value), 0.28, &format!("published: {}", row.published)))
-            (forest::interval(axis, OURS, &figure(ours), 0.72))
+            (forest::interval(axis, OURS, ours, 0.72))
             (marks::mark(OURS, axis.place(ours.value), 0.72, &format!("ours: {said}")))
         }
     }

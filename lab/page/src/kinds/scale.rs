@@ -9,8 +9,8 @@ use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
 use crate::kinds::arms;
-use crate::result::scale::{Curve, Line, Lock, Point, Scale};
 use crate::words;
+use vellum_results::scale::{Curve, Line, Lock, Point, Scale};
 
 /// Cache lines that are shown of each design.
 const LINES: usize = 8;
@@ -21,7 +21,7 @@ pub fn show(scale: &Scale) -> Shown {
     let last = html! {
         @for (curve, named) in scale.curves.iter().zip(&names) {
             @if let Some(point) = curve.points.last() {
-                h4 { (named.whole()) " with " (words::plural(point.cpus, "CPU", "CPUs")) }
+                h4 { (named.whole()) " with " (words::plural(point.cpus as u64, "CPU", "CPUs")) }
                 (lines(&point.cell.lines, "share of the CPUs' time"))
                 (locks(&point.cell.locks, point.cell.time_ns, "share of the CPUs' time"))
             }
@@ -79,13 +79,13 @@ fn answer(scale: &Scale, names: &[Named]) -> Answer {
             Some(ceiling) => format!(
                 "reaches {} of the machine's ceiling with {}",
                 words::percent(point.rate.median / ceiling),
-                words::plural(point.cpus, "CPU", "CPUs")
+                words::plural(point.cpus as u64, "CPU", "CPUs")
             ),
             None => format!(
                 "does {} {}/s with {}",
                 words::number(point.rate.median),
                 scale.unit,
-                words::plural(point.cpus, "CPU", "CPUs")
+                words::plural(point.cpus as u64, "CPU", "CPUs")
             ),
         };
         let stops = match &curve.knee {
@@ -282,8 +282,8 @@ pub(super) fn lines(lines: &[Line], of: &str) -> Markup {
 }
 
 /// The locks that were waited for, with shares of `time_ns`.
-pub(super) fn locks(locks: &[Lock], time_ns: f64, of: &str) -> Markup {
-    let waited = locks.iter().filter(|lock| lock.waited_ns > 0.0);
+pub(super) fn locks(locks: &[Lock], time_ns: u64, of: &str) -> Markup {
+    let waited = locks.iter().filter(|lock| lock.waited_ns > 0);
     let mut grid = Grid::new(format!("locks that were waited for, {of} in percent"))
         .text("lock")
         .number("acquired")
@@ -292,8 +292,11 @@ pub(super) fn locks(locks: &[Lock], time_ns: f64, of: &str) -> Markup {
         .number("held, %")
         .number("\u{b5}s waited each time");
     for lock in waited.clone().take(LINES) {
-        let share = |ns: f64| Cell::number(ns, format!("{:.2}", 100.0 * ns / time_ns.max(1.0)));
-        let each = lock.waited_ns / 1e3 / lock.contended.max(1) as f64;
+        let share = |ns: u64| {
+            let ns = ns as f64;
+            Cell::number(ns, format!("{:.2}", 100.0 * ns / time_ns.max(1) as f64))
+        };
+        let each = lock.waited_ns as f64 / 1e3 / lock.contended.max(1) as f64;
         grid.row(
             "",
             vec![

@@ -8,9 +8,9 @@ use super::{Answer, Named, Section, Shown, arms, flame};
 use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::{Axis, forest};
 use crate::grid::{Cell, Grid};
-use crate::result::Figure;
-use crate::result::sim::{Bench, Comparison, Control, Findings, Loaded, Ratio, Side, Sweep};
 use crate::words;
+use vellum_results::sim::{Bench, Comparison, Control, Findings, Loaded, Ratio, Side, Sweep};
+use vellum_results::{Figure, Reason, Verdict};
 
 /// The figures that are shown, under their titles.
 const FIGURES: [(&str, &str, usize); 7] = [
@@ -56,7 +56,7 @@ pub fn show(findings: &Findings) -> Shown {
         title: format!(
             "{against}: {} on {} of {}",
             words::file_name(&findings.trace),
-            words::plural(findings.cpus, "CPU", "CPUs"),
+            words::plural(findings.cpus as u64, "CPU", "CPUs"),
             findings.machine
         ),
         answer: answer(findings, &names),
@@ -90,28 +90,21 @@ fn answer(findings: &Findings, names: &[Named]) -> Answer {
     let warning = warning(findings.interrupted, findings.control);
     match (findings.comparison.as_ref().and_then(elapsed), names) {
         (Some(ratio), [a, b]) => {
-            let figure = figure(&ratio);
-            let less = match (ratio.differs(), ratio.ratio < 1.0) {
-                (false, _) => None,
-                (true, true) => Some("b"),
-                (true, false) => Some("a"),
+            let figure = ratio.figure();
+            let verdict = match (ratio.differs(), ratio.ratio < 1.0) {
+                (false, _) => Verdict::NotProven(Reason::WithinChance),
+                (true, true) => Verdict::Less,
+                (true, false) => Verdict::More,
             };
-            let reasons = ["within-chance".to_owned()];
             Answer {
-                sentence: arms::sentence(
-                    (&a.name, &b.name),
-                    &figure,
-                    less,
-                    if less.is_none() { &reasons } else { &[] },
-                    "elapsed time",
-                ),
+                sentence: arms::sentence((&a.name, &b.name), &figure, verdict, "elapsed time"),
                 ratio: Some(figure),
                 control: findings.control.map(|control| Figure {
                     value: control.ratio,
                     ..Figure::default()
                 }),
                 resolution: None,
-                told: Some(less.is_some()),
+                told: Some(verdict.is_difference()),
                 warning,
             }
         }
@@ -126,7 +119,7 @@ fn answer(findings: &Findings, names: &[Named]) -> Answer {
                         "{} takes {:.6} s with {} ({:.6} to {:.6} over the seeds).",
                         named.name,
                         elapsed.median,
-                        words::plural(findings.cpus, "CPU", "CPUs"),
+                        words::plural(findings.cpus as u64, "CPU", "CPUs"),
                         elapsed.least,
                         elapsed.most
                     ))
@@ -139,17 +132,9 @@ fn answer(findings: &Findings, names: &[Named]) -> Answer {
     }
 }
 
-fn figure(ratio: &Ratio) -> Figure {
-    Figure {
-        value: ratio.ratio,
-        low: Some(ratio.low),
-        high: Some(ratio.high),
-    }
-}
-
 /// A design, which is number `number`, against the first.
 fn ratios(comparison: &Comparison, label: &str, number: usize) -> Markup {
-    let figures: Vec<Figure> = comparison.ratios.iter().map(figure).collect();
+    let figures: Vec<Figure> = comparison.ratios.iter().map(Ratio::figure).collect();
     let axis = forest::axis(&figures, 1.0);
     let mut grid = Grid::new(format!(
         "{label} / A: the median of the seeds' ratios with its {:.0}\u{a0}% interval",
@@ -161,7 +146,7 @@ fn ratios(comparison: &Comparison, label: &str, number: usize) -> Markup {
     .text("told")
     .picture(forest::head(&axis));
     for ratio in &comparison.ratios {
-        let figure = figure(ratio);
+        let figure = ratio.figure();
         let title = format!("{}: {}", title_of(&ratio.name), words::ratio(ratio.ratio));
         grid.row(
             "",
@@ -216,13 +201,15 @@ fn figures(findings: &Findings, names: &[Named]) -> Markup {
 }
 
 fn by_seed(findings: &Findings, names: &[Named]) -> Markup {
-    let most = findings.sides.iter().flat_map(|side| &side.runs);
-    let (unit, divisor) = words::time_unit(most.map(|run| run.elapsed_ns).fold(0.0, f64::max));
+    let runs = findings.sides.iter().flat_map(|side| &side.runs);
+    let most = runs.map(|run| run.elapsed_ns).max().unwrap_or(0);
+    let (unit, divisor) = words::time_unit(most as f64);
     let arms: Vec<(Named, Vec<f64>)> = names
         .iter()
         .zip(&findings.sides)
         .map(|(named, side)| {
-            let times = side.runs.iter().map(|run| run.elapsed_ns / divisor);
+            let times = side.runs.iter();
+            let times = times.map(|run| run.elapsed_ns as f64 / divisor);
             (named.clone(), times.collect())
         })
         .collect();
@@ -238,7 +225,7 @@ fn system(findings: &Findings, names: &[Named]) -> Markup {
         @if let Some(picture) = waits(findings, names) { (picture) }
         @for (side, named) in findings.sides.iter().zip(names) {
             h4 { (named.whole()) }
-            @if let Some(run) = middle(side) {
+            @if let Some(run) = side.middle() {
                 p {
                     "Of the system time " (words::percent(run.moving)) " went to moving cache lines, "
                     (words::percent(run.spinning)) " to spinning and " (words::percent(run.flushing))
@@ -257,7 +244,7 @@ fn waits(findings: &Findings, names: &[Named]) -> Option<Markup> {
         return None;
     };
     let profile = |side: &Side, named: &Named| {
-        let stacks = &middle(side)?.waits;
+        let stacks = &side.middle()?.waits;
         let stacks = stacks
             .iter()
             .map(|ticks| (ticks.stack.as_slice(), ticks.ns));
@@ -272,12 +259,6 @@ fn waits(findings: &Findings, names: &[Named]) -> Option<Markup> {
     })
 }
 
-fn middle(side: &Side) -> Option<&crate::result::sim::Account> {
-    let mut runs: Vec<_> = side.runs.iter().collect();
-    runs.sort_by(|one, other| one.elapsed_ns.total_cmp(&other.elapsed_ns));
-    runs.get(runs.len().saturating_sub(1) / 2).copied()
-}
-
 fn facts(findings: &Findings) -> Vec<(String, String)> {
     vec![
         (
@@ -289,11 +270,11 @@ fn facts(findings: &Findings) -> Vec<(String, String)> {
             "Workload".to_owned(),
             format!(
                 "{}, {}, {}, {}{}",
-                words::plural(u64::from(findings.copies), "copy", "copies"),
-                words::plural(findings.tasks, "task", "tasks"),
-                words::plural(findings.events, "event", "events"),
-                words::plural(findings.ops, "operation", "operations"),
-                match &findings.service {
+                words::plural(u64::from(findings.about.copies), "copy", "copies"),
+                words::plural(findings.about.tasks, "task", "tasks"),
+                words::plural(findings.about.events, "event", "events"),
+                words::plural(findings.about.ops, "operation", "operations"),
+                match &findings.about.service {
                     Some(service) => format!(
                         "; {:.3} s of the recorded CPU times were service of the recorded kernel",
                         service.seconds
@@ -341,7 +322,7 @@ pub fn show_bench(bench: &Bench) -> Shown {
         title: format!(
             "{} on {} of {}",
             bench.benchmark,
-            words::plural(first.findings.cpus, "CPU", "CPUs"),
+            words::plural(first.findings.cpus as u64, "CPU", "CPUs"),
             first.findings.machine
         ),
         answer: Answer {
@@ -371,7 +352,7 @@ fn against_base(load: &Loaded, names: &[Named]) -> Vec<String> {
             other.name,
             words::ratio(ratio.ratio),
             names[0].name,
-            words::bounds(&figure(ratio), words::ratio),
+            words::bounds(&ratio.figure(), words::ratio),
             if ratio.differs() {
                 ""
             } else {
@@ -400,7 +381,7 @@ pub fn show_sweep(sweep: &Sweep) -> Shown {
         Some(format!(
             "{} is {gain:.2} times as fast with {} as with {}.",
             named.name,
-            words::plural(last.cpus, "CPU", "CPUs"),
+            words::plural(last.cpus as u64, "CPU", "CPUs"),
             first.cpus
         ))
     });
@@ -423,7 +404,7 @@ pub fn show_sweep(sweep: &Sweep) -> Shown {
             Section::new(
                 format!(
                     "Where the system time goes with {}",
-                    words::plural(last.cpus, "CPU", "CPUs")
+                    words::plural(last.cpus as u64, "CPU", "CPUs")
                 ),
                 system(last, &names),
             ),

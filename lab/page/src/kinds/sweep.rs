@@ -7,10 +7,10 @@ use super::{Answer, Section, Shown};
 use crate::draw::forest;
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid, Kind};
-use crate::result::Figure;
-use crate::result::run::Host;
-use crate::result::sweep::{FailedCell, Place, Quantity, Row, Sweep};
 use crate::words;
+use vellum_results::Figure;
+use vellum_results::run::Host;
+use vellum_results::sweep::{FailedCell, Place, Quantity, Row, Sweep};
 
 /// Shows a sweep.
 pub fn show(sweep: &Sweep) -> Shown {

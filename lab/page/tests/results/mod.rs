@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
 use serde_json::Value;
-use vellum_page::Loaded;
+use vellum_results::Loaded;
 
 /// All of them.
 pub const ALL: [&str; 14] = [

@@ -323,7 +323,7 @@ pub fn shared_file(request: &Request, interrupt: &Interrupt) -> Result<Findings,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::findings::{Arm, Input};
+    use crate::bench::findings::{Input, arms_of, figure_of};
     use crate::compare::Method;
 
     /// A run whose second design takes `percent` of what the first takes.
@@ -344,7 +344,7 @@ mod tests {
         };
         crate::bench::Run {
             title: title.to_owned(),
-            figures: vec![Figure::of(&input, &method)],
+            figures: vec![figure_of(&input, &method)],
             ..Default::default()
         }
     }
@@ -353,7 +353,7 @@ mod tests {
     fn what_is_less_only_sixteen_at_a_time_is_named() {
         let given = ["rmap=chains".to_owned(), "rmap=partial".to_owned()];
         let of = |single, together| Findings {
-            arms: Arm::list(&given, &given),
+            arms: arms_of(&given, &given),
             runs: vec![run("one", single), run("sixteen", together)],
             ..Findings::default()
         };

@@ -3,7 +3,7 @@
 use vellum_engine::{DeviceModel, EngineError};
 
 use super::script::{NOTE, PhaseInfo, Script, Timing};
-use crate::bench::findings::{self, Arm, Figure, Findings, Input, Run, Share};
+use crate::bench::findings::{self, Figure, Findings, Input, Run, Share, arms_of, figure_of};
 use crate::bench::request::Request;
 use crate::compare::{
     Arenas, CompareError, HostClock, Load, Measurement, Settings, attached, measure,
@@ -195,7 +195,7 @@ pub fn add_part(
         }
         Err(failure) => return Err(failure),
     };
-    findings.arms = Arm::list(&request.designs, &measured.designs);
+    findings.arms = arms_of(&request.designs, &measured.designs);
     let mut run = describe(part.title, part.facts, &measured);
     run.ram_bytes = Some(ram.bytes);
     run.figures = figures(script, &measured, request);
@@ -255,8 +255,8 @@ fn per_lookup(measured: &Measurement) -> Vec<Share> {
     if arms.clone().all(|arm| count(arm, LOOKUPS) == 0) {
         return Vec::new();
     }
-    let share = |name, wanted| Share {
-        name,
+    let share = |name: &str, wanted| Share {
+        name: name.to_owned(),
         values: arms
             .clone()
             .map(|arm| count(arm, wanted) as f64 / count(arm, LOOKUPS).max(1) as f64)
@@ -295,7 +295,7 @@ fn figures(script: &Script, measured: &Measurement, request: &Request) -> Vec<Fi
             times: slice_times(measured, &numbers),
             spread_units: None,
         };
-        Figure::of(&input, &request.method)
+        figure_of(&input, &request.method)
     });
     timed
         .into_iter()
@@ -324,7 +324,7 @@ fn slice_figures(
             times,
             spread_units: None,
         };
-        Figure::of(&input, &request.method)
+        figure_of(&input, &request.method)
     };
     let cpu = slice_times(measured, &[number]);
     let mut figures = vec![figure(&phase.name, "thread CPU time", cpu)];
@@ -364,7 +364,7 @@ fn lap_figures(
     let part = |name: &str, range: std::ops::Range<usize>| {
         let pick = |pass: &Vec<u64>| pass[range.clone()].to_vec();
         let pick_all = |passes: &Vec<Vec<u64>>| passes.iter().map(pick).collect();
-        Figure::of(
+        figure_of(
             &Input {
                 name,
                 per: phase.per,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::run::{self, Machine, Ram};
-use crate::bench::findings::{Arm, Figure, Findings, Input};
+use crate::bench::findings::{Arm, Figure, Findings, Input, arms_of, figure_of};
 use crate::bench::host::sdet::SHIPPED;
 use crate::bench::request::Request;
 use crate::compare::Measurement;
@@ -270,7 +270,7 @@ impl Load {
         };
         match run::take(workload, REPLAYED, ram, request, interrupt, place) {
             Ok(measured) => {
-                findings.arms = Arm::list(&request.designs, &measured.designs);
+                findings.arms = arms_of(&request.designs, &measured.designs);
                 Ok(Some((measured, ram)))
             }
             Err(failure) if failure.code() == Failure::INTERRUPTED && !findings.runs.is_empty() => {
@@ -301,5 +301,5 @@ pub(super) fn figure(
         times: (0..measured.designs.len()).map(of_arm).collect(),
         spread_units: None,
     };
-    Figure::of(&input, &request.method)
+    figure_of(&input, &request.method)
 }

@@ -3,6 +3,7 @@
 use super::interleave::Interleaved;
 use super::lat_mmap::{self, Sampled};
 use super::{HostError, loopdd};
+use crate::bench::findings::figure_of;
 use crate::bench::lat_mmap::{block_of, sizes};
 use crate::bench::loopdd::{Iteration, blocks_of};
 use crate::bench::{Figure, Findings, Input, Request, Run};
@@ -41,7 +42,7 @@ pub fn of_loopdd(
                 times: by_arm(runs, pass),
                 spread_units: None,
             };
-            Figure::of(&input, &request.method)
+            figure_of(&input, &request.method)
         };
         let arms: Vec<Vec<Iteration>> = runs.arms.iter().map(|arm| middle(arm)).collect();
         findings.runs.push(Run {
@@ -127,7 +128,7 @@ pub fn of_lat_mmap(
             times: by_arm(runs, net),
             spread_units: Some(1.0),
         };
-        Figure::of(&input, &request.method)
+        figure_of(&input, &request.method)
     };
     let figures: Vec<Figure> = (0..options.sizes.len()).map(of).collect();
     let arms = 0..runs.arms.len();

@@ -7,6 +7,7 @@ use super::{
     HostError, ONE_KERNEL, buildkernel, cpus, files, forkfault, kernbench, kernel_release, sdet,
 };
 use crate::bench::buildkernel::jobs;
+use crate::bench::findings::{arms_of, figure_of};
 use crate::bench::{Arm, Figure, Findings, Input, Request, Run, Variant};
 use crate::failure::Failure;
 use crate::report::{self, buildkernel::Builds};
@@ -27,7 +28,7 @@ const RUSAGE: &str = "CPU time of all processes (wait4)";
 pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
     let kernel = kernel_release();
     let mut findings = Findings {
-        arms: Arm::list(std::slice::from_ref(&kernel), &[]),
+        arms: arms_of(std::slice::from_ref(&kernel), &[]),
         ..Findings::default()
     };
     findings.notes.push(ONE_KERNEL.to_owned());
@@ -68,7 +69,7 @@ fn figure<T>(
         times: runs.nanoseconds(seconds),
         spread_units: None,
     };
-    Figure::of(&input, &request.method)
+    figure_of(&input, &request.method)
 }
 
 fn kernbench(
@@ -373,7 +374,7 @@ fn of_program(
             times: runs.arms.iter().map(times).collect(),
             spread_units: Some(units),
         };
-        Figure::of(&input, &request.method)
+        figure_of(&input, &request.method)
     };
     let mut figures: Vec<Figure> = quantities.iter().map(|one| of(*one, false)).collect();
     figures.push(of(quantities[0], true));

@@ -8,8 +8,6 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
-
 use super::HostError;
 use super::interleave::Interleaved;
 use super::tree::{Build, Tree};
@@ -17,8 +15,7 @@ use crate::report::kernbench::Row;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// How many jobs `make` may run at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// This many for each CPU.
     PerCpu(usize),

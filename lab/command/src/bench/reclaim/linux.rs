@@ -11,7 +11,7 @@ use super::group::{Group, Places};
 use super::processes::{Crew, Took};
 use super::programs::{Memory, Program, program};
 use crate::bench::core::script::{NOTE, SETUP};
-use crate::bench::findings::{self, Arm, Findings, Input, Run, Share};
+use crate::bench::findings::{self, Findings, Input, Run, Share, arms_of, figure_of};
 use crate::bench::host::interleave::Interleaved;
 use crate::bench::host::scratch::Scratch;
 use crate::bench::host::tmpfs::file_system;
@@ -80,7 +80,7 @@ fn measure(request: &Request, interrupt: &Interrupt) -> Result<Findings, Stop> {
         false => free_swap(),
     };
     let mut findings = Findings {
-        arms: Arm::list(&[kernel_release()], &[]),
+        arms: arms_of(&[kernel_release()], &[]),
         notes: vec![ONE_KERNEL.to_owned(), TIMES.to_owned()],
         ..Findings::default()
     };
@@ -219,7 +219,7 @@ impl One<'_> {
                 times: arms.map(|arm| arm.iter().map(of_pass).collect()).collect(),
                 spread_units: None,
             };
-            Figure::of(&input, &self.request.method)
+            figure_of(&input, &self.request.method)
         };
         let timed = script.phases().iter().enumerate();
         let timed = timed
@@ -266,7 +266,10 @@ impl One<'_> {
             let values = row.values.iter();
             Some(values.map(|value| value.unwrap_or(0) as f64).collect())
         };
-        let row = |name, values| Share { name, values };
+        let row = |name: &str, values| Share {
+            name: name.to_owned(),
+            values,
+        };
         let mut rows = vec![
             row("CPU time, ms", total(|took| took.cpu_ns)),
             row("elapsed, ms", total(|took| took.elapsed_ns)),

@@ -21,7 +21,10 @@ pub fn of(run: &Run, measured: &Measurement) -> Vec<Share> {
     );
     let device: Vec<f64> = device.iter().map(|ns| ns / 1e6).collect();
     let reclaimed = count("reclaim: pages reclaimed");
-    let row = |name, values| Share { name, values };
+    let row = |name: &str, values| Share {
+        name: name.to_owned(),
+        values,
+    };
     vec![
         row("CPU time, ms", cpu.clone()),
         row("time of the device, ms", device.clone()),

@@ -1,5 +1,6 @@
 //! Takes times: every side does every piece in turn.
 
+use crate::bench::findings::figure_of;
 use std::sync::Barrier;
 use std::thread;
 
@@ -105,7 +106,7 @@ impl Times {
                 times: times.clone(),
                 spread_units: None,
             };
-            Figure::of(&input, &request.method)
+            figure_of(&input, &request.method)
         };
         let mut figures = Vec::new();
         for (step, [cpu, elapsed]) in self.by_name() {

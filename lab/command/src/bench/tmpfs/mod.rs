@@ -9,7 +9,7 @@ mod plan;
 mod reach;
 mod sides;
 
-use super::findings::{Arm, Findings, Run};
+use super::findings::{Findings, Run, arms_of};
 use super::host::forkfault::{Helper, TrapCost};
 use super::host::tmpfs::{mount_tmpfs, with_own_mounts};
 use super::host::{HostError, cpus, kernel_release};
@@ -163,7 +163,7 @@ impl Beside<'_> {
         let (place, times) = measured.map_err(HostError::into_failure)?;
         let times = times?;
         Ok(Findings {
-            arms: Arm::list(&given, &[]),
+            arms: arms_of(&given, &[]),
             runs: vec![Run {
                 facts: vec![format!("The host's files are on {place}."), entries(&trap)],
                 passes: times.passes,

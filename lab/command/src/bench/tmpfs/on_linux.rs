@@ -8,7 +8,7 @@ use super::measure::Times;
 use super::memory::{Processes, Threads};
 use super::plan::{Step, Timed, What, Work, cut};
 use super::sides::{Side, Tmpfs};
-use crate::bench::findings::{Arm, Findings, Run};
+use crate::bench::findings::{Findings, Run, arms_of};
 use crate::bench::host::forkfault::{Helper, TrapCost};
 use crate::bench::host::scratch::Scratch;
 use crate::bench::host::tmpfs::{file_system, mount_ext4, mount_tmpfs, with_own_mounts};
@@ -54,7 +54,7 @@ pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure
         interrupt,
         trap,
         findings: Findings {
-            arms: Arm::list(&[kernel_release()], &[]),
+            arms: arms_of(&[kernel_release()], &[]),
             notes: vec![ONE_KERNEL.to_owned()],
             ..Findings::default()
         },

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vellum_page::result::run::Run;
+use vellum_results::Run;
 
 use super::DbArgs;
 use crate::built_in::HISTORY;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vellum_history::{Added, Entry, Store};
-use vellum_page::result::run::Run;
+use vellum_results::Run;
 
 use super::super::outputs::OutputPath;
 use super::DbArgs;

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-use serde::Serialize;
 use vellum_description::Description;
 use vellum_engine::Config;
 use vellum_scale::{ScaleError, Verifiable};
@@ -12,40 +11,17 @@ use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_terminal::table::{Table, grouped};
 use vellum_trace::TraceReader;
 
-use super::super::results::{Named, Results};
+use super::super::results::Results;
 use super::super::simulated::{machine_with, refuse};
 use super::super::{Failure, OrFail};
 use super::{ReplayArgs, load};
 use crate::replay::{Workload, ram};
 use crate::report::text::plural;
-use crate::verify::simulated::{VerifiedInTime, verify};
+use crate::verify::simulated::verify;
+use vellum_results::replay::{Refuted, Verification, VerifiedInTime};
 
 /// Memory of a node is a multiple of this.
 const RAM_UNIT: u64 = 1 << 20;
-
-/// What was verified.
-#[derive(Debug, Serialize)]
-struct Report {
-    trace: String,
-    design: String,
-    machine: String,
-    title: String,
-    cpus: usize,
-    nodes: usize,
-    copies: u32,
-    ram_bytes: u64,
-    /// By seed.
-    runs: Vec<VerifiedInTime>,
-    /// What was wrong, and with which seed.
-    refuted: Option<Refuted>,
-    interrupted: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Refuted {
-    seed: u64,
-    what: String,
-}
 
 /// What the runs have in common.
 struct Session<'s> {
@@ -119,7 +95,7 @@ pub(super) fn run(mut args: ReplayArgs) -> Result<(), Failure> {
         Err(Stop::Failed(failure)) => return Err(failure),
     };
     runs.sort_by_key(|run| run.seed);
-    let report = Report {
+    let report = Verification {
         trace: args.trace.display().to_string(),
         design: args.design.clone(),
         machine: name,
@@ -132,13 +108,7 @@ pub(super) fn run(mut args: ReplayArgs) -> Result<(), Failure> {
         refuted,
         interrupted: interrupt.requested(),
     };
-    results.print(
-        || report.text(),
-        &Named {
-            schema: "vellum-verify-sim/1",
-            result: &report,
-        },
-    )?;
+    results.print(|| text(&report), &report)?;
     if let Some(Refuted { seed, what }) = report.refuted {
         return Err(Failure::refuted(format!("seed {seed}: {what}")));
     }
@@ -183,53 +153,52 @@ impl Session<'_> {
     }
 }
 
-impl Report {
-    fn text(&self) -> String {
-        let mut text = format!(
-            "{} verified on {} of {}: {}\n",
-            self.trace,
-            plural(self.cpus, "CPU", "CPUs"),
-            self.machine,
-            self.title,
-        );
-        if !self.design.is_empty() {
-            let _ = writeln!(text, "design {}", self.design);
-        }
-        if self.copies > 1 {
-            let _ = writeln!(text, "{} copies", self.copies);
-        }
-        if self.runs.is_empty() {
-            return text;
-        }
-        let mut table = Table::new(&[
-            "seed",
-            "operations",
-            "pages written",
-            "read back",
-            "after an access",
-            "in the store",
-            "refused",
-            "raced",
-            "virtual ms",
-        ]);
-        for run in &self.runs {
-            let verified = &run.verified;
-            table.row(vec![
-                run.seed.to_string(),
-                grouped(verified.ops),
-                grouped(verified.written),
-                grouped(verified.read_back),
-                grouped(verified.after_access),
-                grouped(verified.stored),
-                grouped(verified.refused),
-                grouped(verified.raced),
-                format!("{:.3}", run.virtual_ns as f64 / 1e6),
-            ]);
-        }
-        let _ = write!(text, "\n{}", table.render(0));
-        if self.refuted.is_none() && !self.interrupted {
-            text += "every page held what it must, and every invariant of the core holds\n";
-        }
-        text
+/// For a terminal.
+fn text(found: &Verification) -> String {
+    let mut text = format!(
+        "{} verified on {} of {}: {}\n",
+        found.trace,
+        plural(found.cpus, "CPU", "CPUs"),
+        found.machine,
+        found.title,
+    );
+    if !found.design.is_empty() {
+        let _ = writeln!(text, "design {}", found.design);
     }
+    if found.copies > 1 {
+        let _ = writeln!(text, "{} copies", found.copies);
+    }
+    if found.runs.is_empty() {
+        return text;
+    }
+    let mut table = Table::new(&[
+        "seed",
+        "operations",
+        "pages written",
+        "read back",
+        "after an access",
+        "in the store",
+        "refused",
+        "raced",
+        "virtual ms",
+    ]);
+    for run in &found.runs {
+        let verified = &run.verified;
+        table.row(vec![
+            run.seed.to_string(),
+            grouped(verified.ops),
+            grouped(verified.written),
+            grouped(verified.read_back),
+            grouped(verified.after_access),
+            grouped(verified.stored),
+            grouped(verified.refused),
+            grouped(verified.raced),
+            format!("{:.3}", run.virtual_ns as f64 / 1e6),
+        ]);
+    }
+    let _ = write!(text, "\n{}", table.render(0));
+    if found.refuted.is_none() && !found.interrupted {
+        text += "every page held what it must, and every invariant of the core holds\n";
+    }
+    text
 }

@@ -8,12 +8,13 @@ use vellum_engine::Pages;
 
 use super::super::Failure;
 use super::super::outputs::OutputPath;
-use super::super::results::{self, Named, OutputArgs, Results};
+use super::super::results::{self, OutputArgs, Results};
 use super::super::waits::{self, WaitFiles};
 use super::host_cpus;
 use crate::designs::common_pages;
-use crate::simulate::{Findings, Plan, Purpose, Wanted, load, measure, sweep, text};
+use crate::simulate::{Plan, Purpose, Wanted, load, measure, sweep, text, trusted};
 use crate::stats::bootstrap::LEAST_PASSES;
+use vellum_results::sim::Findings;
 use vellum_terminal::progress::{Interrupt, Style};
 
 /// A machine with as many CPUs as are asked for.
@@ -84,33 +85,23 @@ pub fn run(request: Request) -> Result<(), Failure> {
     let seeds = plan.seeds.len();
     if plan.purpose == Purpose::Sweep {
         let sweep = sweep(plan, &request.cpus, style, &interrupt)?;
-        let named = Named {
-            schema: "vellum-sim-sweep/1",
-            result: &sweep,
-        };
         if let Some(file) = drawing {
-            file.commit(&results::picture(&named)?)?;
+            file.commit(&results::picture(&sweep)?)?;
         }
-        results.print(|| text::render_sweep(&sweep, request.profile), &named)?;
+        results.print(|| text::render_sweep(&sweep, request.profile), &sweep)?;
         if let Some(last) = sweep.points.last() {
             write_waits(files, last)?;
         }
-        sweep.points.iter().try_for_each(Findings::trusted)?;
+        sweep.points.iter().try_for_each(trusted)?;
         return match sweep.interrupted {
             true => Err(Failure::interrupted("")),
             false => Ok(()),
         };
     }
     let findings = measure(&plan, style, &interrupt)?;
-    results.print(
-        || text::render(&findings, request.profile),
-        &Named {
-            schema: "vellum-sim/1",
-            result: &findings,
-        },
-    )?;
+    results.print(|| text::render(&findings, request.profile), &findings)?;
     write_waits(files, &findings)?;
-    findings.trusted()?;
+    trusted(&findings)?;
     match findings.interrupted {
         true => Err(Failure::interrupted(format!(
             "interrupted after {} of {seeds} seeds",

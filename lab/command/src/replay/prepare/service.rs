@@ -8,7 +8,7 @@
 //! took is the price of service. It is the trace's own, on the machine that it was made on
 //! and beside its recording, and rather too low than too high.
 
-use serde::Serialize;
+use vellum_results::sim::Served;
 use vellum_trace::{EventKind, MapOrigin};
 
 /// Faults in a row whose CPU time counts as one sample: the trace's times are whole
@@ -19,96 +19,30 @@ const LEAST_SAMPLES: usize = 20;
 /// One in so many samples is at most the price.
 const QUANTILE: usize = 10;
 
-/// What is served: faults, and those calls that are simulated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Served {
-    /// A fault that mapped one page.
-    Fault,
-    /// A fault of a file that mapped pages around it.
-    FaultAround,
-    /// `fork`, `vfork` and `clone`.
-    Create,
-    /// `mmap`.
-    Map,
-    /// `munmap`.
-    Unmap,
-    /// `mprotect`.
-    Protect,
-    /// `mremap`.
-    Remap,
-    /// `brk`.
-    Brk,
-    /// `madvise`.
-    Advise,
-    /// Reading from a file.
-    FileRead,
-    /// Writing to a file.
-    FileWrite,
-    /// `truncate` and `unlink`.
-    Truncate,
-}
-
-impl Served {
-    /// All, in the order in which they are shown.
-    pub const ALL: [Served; 12] = [
-        Served::Fault,
-        Served::FaultAround,
-        Served::Create,
-        Served::Map,
-        Served::Unmap,
-        Served::Protect,
-        Served::Remap,
-        Served::Brk,
-        Served::Advise,
-        Served::FileRead,
-        Served::FileWrite,
-        Served::Truncate,
-    ];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Served::Fault => "fault",
-            Served::FaultAround => "fault with others around it",
-            Served::Create => "fork",
-            Served::Map => "mmap",
-            Served::Unmap => "munmap",
-            Served::Protect => "mprotect",
-            Served::Remap => "mremap",
-            Served::Brk => "brk",
-            Served::Advise => "madvise",
-            Served::FileRead => "read",
-            Served::FileWrite => "write",
-            Served::Truncate => "truncate",
-        }
-    }
-
-    /// The call that ends with an event, if it is one of these.
-    fn call(kind: EventKind) -> Option<Served> {
-        Some(match kind {
-            EventKind::Create { .. } => Served::Create,
-            EventKind::Map {
-                origin: MapOrigin::Mmap,
-                ..
-            } => Served::Map,
-            EventKind::Unmap { .. } => Served::Unmap,
-            EventKind::Protect { .. } => Served::Protect,
-            EventKind::Remap { .. } => Served::Remap,
-            EventKind::Brk { .. } => Served::Brk,
-            EventKind::Advise { .. } => Served::Advise,
-            EventKind::FileRead { .. } => Served::FileRead,
-            EventKind::FileWrite { .. } => Served::FileWrite,
-            EventKind::Truncate { .. } => Served::Truncate,
-            EventKind::Exec { .. }
-            | EventKind::Exit
-            | EventKind::Wait { .. }
-            | EventKind::Map { .. }
-            | EventKind::Fault { .. }
-            | EventKind::MapAround { .. }
-            | EventKind::Accessed { .. } => return None,
-        })
-    }
+/// The call that ends with an event, if it is one of these.
+fn call(kind: EventKind) -> Option<Served> {
+    Some(match kind {
+        EventKind::Create { .. } => Served::Create,
+        EventKind::Map {
+            origin: MapOrigin::Mmap,
+            ..
+        } => Served::Map,
+        EventKind::Unmap { .. } => Served::Unmap,
+        EventKind::Protect { .. } => Served::Protect,
+        EventKind::Remap { .. } => Served::Remap,
+        EventKind::Brk { .. } => Served::Brk,
+        EventKind::Advise { .. } => Served::Advise,
+        EventKind::FileRead { .. } => Served::FileRead,
+        EventKind::FileWrite { .. } => Served::FileWrite,
+        EventKind::Truncate { .. } => Served::Truncate,
+        EventKind::Exec { .. }
+        | EventKind::Exit
+        | EventKind::Wait { .. }
+        | EventKind::Map { .. }
+        | EventKind::Fault { .. }
+        | EventKind::MapAround { .. }
+        | EventKind::Accessed { .. } => return None,
+    })
 }
 
 /// The prices of a trace in nanoseconds, by [`Served`]; 0 where it has too few samples.
@@ -224,7 +158,7 @@ impl Samples {
                 }
             }
             (_, Before::Call) => {
-                if let Some(call) = Served::call(kind) {
+                if let Some(call) = call(kind) {
                     self.samples[call as usize].push(ran_us * 1000);
                 }
             }
@@ -284,7 +218,7 @@ impl Owed {
             self.ns = (self.ns + around.saturating_sub(single)).saturating_sub(ran);
             return 0;
         }
-        if let Some(call) = Served::call(kind) {
+        if let Some(call) = call(kind) {
             self.ns += prices.of(call);
         }
         let paid = ran.min(self.ns);

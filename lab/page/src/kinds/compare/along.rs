@@ -7,8 +7,8 @@ use crate::draw::Axis;
 use crate::draw::chart::{Chart, Series, Style};
 use crate::draw::marks::Arm;
 use crate::grid::{Cell, Grid};
-use crate::result::compare::{Along, Held, MemoryAlong, Places};
 use crate::words;
+use vellum_results::compare::{Along, Held, MemoryAlong, Places};
 
 /// Stretches of the table of the largest differences.
 const BINS: usize = 40;
@@ -46,7 +46,7 @@ fn numbers(places: &Places) -> (&'static str, Vec<f64>) {
 
 fn times(along: &Along, names: &[Named; 3]) -> Markup {
     let (what, places) = numbers(&along.places);
-    let total: f64 = along.cpu_ns.a.iter().sum();
+    let total = along.cpu_ns.a.iter().sum::<u64>() as f64;
     html! {
         (chart(along, names).figure(&html! {
             "The difference so far: where the line falls, B needs less than A; where it is level, the two are \
@@ -61,12 +61,12 @@ fn times(along: &Along, names: &[Named; 3]) -> Markup {
 pub fn chart(along: &Along, names: &[Named; 3]) -> Chart {
     let (what, places) = numbers(&along.places);
     let [a, b, control] = along.cpu_ns.list();
-    let sums = |list: &[f64]| {
+    let sums = |list: &[u64]| {
         let mut sum = 0.0;
         let pairs = list.iter().zip(a);
         pairs
             .map(|(ns, a)| {
-                sum += ns - a;
+                sum += *ns as f64 - *a as f64;
                 sum
             })
             .collect::<Vec<f64>>()
@@ -127,7 +127,7 @@ fn largest_table(along: &Along, places: &[f64], what: &str, total: f64) -> Marku
         .step_by(size)
         .map(|from| {
             let range = from..(from + size).min(count);
-            let sum = |list: &[f64]| list[range.clone()].iter().sum::<f64>();
+            let sum = |list: &[u64]| list[range.clone()].iter().sum::<u64>() as f64;
             let start = if from == 0 { 0.0 } else { places[from - 1] };
             (start, places[range.end - 1], [sum(a), sum(b), sum(control)])
         })

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Content;
+use crate::Content;
 
 /// How a result was made.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -12,7 +12,7 @@ pub struct Run {
     pub command: Vec<String>,
     /// Version of the program.
     pub version: String,
-    /// A checksum of the program's file, which tells builds apart.
+    /// A checksum of the program's file, by which builds are distinguished.
     pub program: String,
     /// When the command began, as in `2026-11-24T08:30:00Z`.
     pub started: String,
@@ -76,7 +76,7 @@ impl Run {
             _ => None,
         };
         if let (Some(saved), true) = (saved, self.host == Host::default()) {
-            self.host = saved.environment.clone();
+            self.host = saved.environment.host(String::new());
         }
         if let (Some(saved), true) = (saved, self.traces.is_empty()) {
             self.traces.push(TraceFile {

@@ -1,10 +1,9 @@
-//! Results of `vellum sweep`: schema `vellum-sweep/1`. The crate that makes them writes
-//! these types.
+//! Results of `vellum sweep`.
 
 use serde::{Deserialize, Serialize};
 
-use super::Figure;
-use super::run::Host;
+use crate::run::Host;
+use crate::{Figure, Kind};
 
 /// A grid of measurements.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -25,7 +24,15 @@ pub struct Sweep {
     pub failed: Vec<FailedCell>,
 }
 
-/// Where in the grid a cell is. What it does not have is absent.
+impl Kind for Sweep {
+    const SCHEMA: &'static str = "vellum-sweep/1";
+}
+
+/// Name and version of the files of finished cells, which hold the result of the command that
+/// a cell is.
+pub const CELL_SCHEMA: &str = "vellum-sweep-cell/1";
+
+/// Where in the grid a cell is. What it does not have is null.
 #[derive(Clone, PartialEq, PartialOrd, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Place {
@@ -98,8 +105,7 @@ pub struct Ratio {
     /// The ratio: of one seed with its interval, of several their median and their range.
     #[serde(flatten)]
     pub figure: Figure,
-    /// Of how many seeds it is told that there is a difference; absent where nothing is
-    /// judged.
+    /// With how many seeds the difference is significant; null where nothing is judged.
     pub told: Option<u64>,
 }
 

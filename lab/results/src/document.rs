@@ -1,97 +1,57 @@
-//! Results as the commands write them with `--json`.
-//!
-//! [`Loaded::parse`] reads one, whatever command wrote it. The types here hold what
-//! is shown of it, under the names of the JSON schemas (`docs/measuring.md` and the
-//! documents of the other commands); fields they do not know are ignored, and a
-//! field that came to a schema later may be absent. So results of older and newer
-//! versions of the program can be read as long as the name of their schema stays.
-
-pub mod bench;
-pub mod compare;
-pub mod kolivas;
-pub mod linux;
-pub mod memory;
-pub mod plan;
-pub mod profile;
-pub mod replay;
-pub mod reproduce;
-pub mod run;
-pub mod scale;
-pub mod sim;
-pub mod sweep;
+//! Documents: a result with its schema and how it was made.
 
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-pub use run::Run;
+use crate::history::Passage;
+use crate::{
+    Kind, Run, bench, compare, kolivas, linux, memory, plan, replay, reproduce, scale, sim, sweep,
+};
 
-/// A value with the bounds of its interval, which are absent with too few passes.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Figure {
-    /// The value.
-    #[serde(deserialize_with = "number")]
-    pub value: f64,
-    /// Lower bound.
-    pub low: Option<f64>,
-    /// Upper bound.
-    pub high: Option<f64>,
+/// A result as it is written.
+#[derive(Debug, Serialize)]
+pub struct Document<'r, R> {
+    /// Name and version of the kind.
+    schema: &'static str,
+    /// The result.
+    #[serde(flatten)]
+    result: &'r R,
+    /// How it stands against earlier results, with `--against`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against: Option<&'r Passage>,
+    /// How it was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<&'r Run>,
 }
 
-impl Figure {
-    /// The value and its bounds divided by `divisor`.
-    #[must_use]
-    pub fn in_units_of(self, divisor: f64) -> Figure {
-        Figure {
-            value: self.value / divisor,
-            low: self.low.map(|low| low / divisor),
-            high: self.high.map(|high| high / divisor),
+impl<'r, R: Kind> Document<'r, R> {
+    /// Of a result alone.
+    pub fn new(result: &'r R) -> Self {
+        Self {
+            schema: R::SCHEMA,
+            result,
+            against: None,
+            run: None,
         }
     }
-}
 
-/// A number, where `null` stands for one that is not defined, as the ratio to nothing.
-pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Option::deserialize(deserializer).map(|number| number.unwrap_or(f64::NAN))
-}
-
-/// One value for each arm of a comparison of two designs.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
-pub struct Arms<T> {
-    /// Design A.
-    pub a: T,
-    /// Design B.
-    pub b: T,
-    /// Design A once more.
-    pub control: T,
-}
-
-impl<T> Arms<T> {
-    /// The values in the order in which they are shown: A, B, control.
-    pub fn list(&self) -> [&T; 3] {
-        [&self.a, &self.b, &self.control]
+    /// With how the result stands against earlier ones, if that was asked.
+    #[must_use]
+    pub fn against(self, against: Option<&'r Passage>) -> Self {
+        Self { against, ..self }
     }
-}
 
-/// What is said of B against A.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
-pub struct Verdict {
-    /// `difference` or `not-proven`.
-    pub outcome: String,
-    /// With a difference, who needs less: `a` or `b`.
-    pub less: Option<String>,
-    /// Without: why.
-    #[serde(default)]
-    pub reasons: Vec<String>,
-}
-
-impl Verdict {
-    /// Whether a difference is proven.
-    pub fn is_difference(&self) -> bool {
-        self.outcome == "difference"
+    /// With how the result was made.
+    #[must_use]
+    pub fn made_by(self, run: &'r Run) -> Self {
+        Self {
+            run: Some(run),
+            ..self
+        }
     }
 }
 
@@ -185,27 +145,24 @@ pub enum ReadError {
 
 /// The schemas that can be read.
 pub const KNOWN: [&str; 17] = [
-    "vellum-compare/1",
-    "vellum-bench/1",
-    "vellum-kolivas/1",
-    "vellum-reproduce/1",
-    "vellum-replay/1",
-    "vellum-replay-linux/1",
-    "vellum-linux/1",
-    "vellum-compare-linux/1",
-    "vellum-compare-saved/1",
-    "vellum-scale/1",
-    "vellum-sim/1",
-    "vellum-sim-sweep/1",
-    "vellum-sim-bench/1",
-    "vellum-plan-memory/1",
-    "vellum-plan-userpte/1",
-    "vellum-sweep/1",
-    CELL,
+    compare::Compare::SCHEMA,
+    bench::Bench::SCHEMA,
+    kolivas::Kolivas::SCHEMA,
+    reproduce::Reproduction::SCHEMA,
+    replay::Replay::SCHEMA,
+    linux::Saved::SCHEMA,
+    linux::SavedFile::SCHEMA,
+    linux::HostComparison::SCHEMA,
+    linux::SavedComparison::SCHEMA,
+    scale::Scale::SCHEMA,
+    sim::Findings::SCHEMA,
+    sim::Sweep::SCHEMA,
+    sim::Bench::SCHEMA,
+    memory::MemoryPlan::SCHEMA,
+    plan::Plan::SCHEMA,
+    sweep::Sweep::SCHEMA,
+    sweep::CELL_SCHEMA,
 ];
-
-/// A finished cell of a sweep, which holds the result of the command that it ran.
-const CELL: &str = "vellum-sweep-cell/1";
 
 impl Loaded {
     /// Reads a result; `name` is what it is called in errors and on the page.
@@ -231,7 +188,7 @@ impl Loaded {
             return Err(ReadError::NoSchema { name });
         };
         let schema = schema.to_owned();
-        if schema == CELL {
+        if schema == sweep::CELL_SCHEMA {
             let result = value.get_mut("result").map(Value::take);
             return Self::of_value(name, result.unwrap_or_default());
         }
@@ -249,25 +206,26 @@ impl Loaded {
     }
 }
 
-fn content(name: &str, schema: &str, mut value: Value) -> Result<Content, ReadError> {
+fn content(name: &str, schema: &str, value: Value) -> Result<Content, ReadError> {
     Ok(match schema {
-        "vellum-compare/1" => Content::Compare(read(name, schema, value)?),
-        "vellum-bench/1" => Content::Bench(read(name, schema, value)?),
-        "vellum-kolivas/1" => Content::Kolivas(read(name, schema, value)?),
-        "vellum-replay/1" => Content::Replay(read(name, schema, value)?),
-        "vellum-reproduce/1" => Content::Reproduce(read(name, schema, value)?),
-        "vellum-replay-linux/1" => Content::Host(read(name, schema, value)?),
-        // The result lies in it, beside a checksum.
-        "vellum-linux/1" => Content::Host(read(name, schema, value["result"].take())?),
-        "vellum-compare-linux/1" => Content::HostCompare(read(name, schema, value)?),
-        "vellum-compare-saved/1" => Content::SavedCompare(read(name, schema, value)?),
-        "vellum-scale/1" => Content::Scale(read(name, schema, value)?),
-        "vellum-sim/1" => Content::Sim(read(name, schema, value)?),
-        "vellum-sim-sweep/1" => Content::SimSweep(read(name, schema, value)?),
-        "vellum-sim-bench/1" => Content::SimBench(read(name, schema, value)?),
-        "vellum-plan-memory/1" => Content::Memory(read(name, schema, value)?),
-        "vellum-plan-userpte/1" => Content::Plan(read(name, schema, value)?),
-        "vellum-sweep/1" => Content::Sweep(read(name, schema, value)?),
+        compare::Compare::SCHEMA => Content::Compare(read(name, schema, value)?),
+        bench::Bench::SCHEMA => Content::Bench(read(name, schema, value)?),
+        kolivas::Kolivas::SCHEMA => Content::Kolivas(read(name, schema, value)?),
+        replay::Replay::SCHEMA => Content::Replay(read(name, schema, value)?),
+        reproduce::Reproduction::SCHEMA => Content::Reproduce(read(name, schema, value)?),
+        linux::Saved::SCHEMA => Content::Host(read(name, schema, value)?),
+        linux::SavedFile::SCHEMA => {
+            Content::Host(read::<linux::SavedFile>(name, schema, value)?.result)
+        }
+        linux::HostComparison::SCHEMA => Content::HostCompare(read(name, schema, value)?),
+        linux::SavedComparison::SCHEMA => Content::SavedCompare(read(name, schema, value)?),
+        scale::Scale::SCHEMA => Content::Scale(read(name, schema, value)?),
+        sim::Findings::SCHEMA => Content::Sim(read(name, schema, value)?),
+        sim::Sweep::SCHEMA => Content::SimSweep(read(name, schema, value)?),
+        sim::Bench::SCHEMA => Content::SimBench(read(name, schema, value)?),
+        memory::MemoryPlan::SCHEMA => Content::Memory(read(name, schema, value)?),
+        plan::Plan::SCHEMA => Content::Plan(read(name, schema, value)?),
+        sweep::Sweep::SCHEMA => Content::Sweep(read(name, schema, value)?),
         _ => {
             return Err(ReadError::UnknownSchema {
                 name: name.to_owned(),

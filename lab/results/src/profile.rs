@@ -1,9 +1,9 @@
-//! Profiles of designs, the field `profile` of some results.
+//! Profiles of designs: the field `profile` of some results.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The designs' profiles compared.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Profile {
     /// Samples a second on each thread that were aimed at.
     pub rate_hz: u32,
@@ -11,28 +11,40 @@ pub struct Profile {
     pub lost: u64,
     /// Each design but the first against the first.
     pub differences: Vec<Difference>,
+    /// The control against the first design: what the same design shows.
+    pub control: Difference,
     /// The call stacks of every arm.
     #[serde(default)]
     pub stacks: Option<Stacks>,
 }
 
-/// One design against the first.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+/// A profile against an older one.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Difference {
+    /// The first line that is printed.
+    pub heading: String,
     /// Name of the old profile.
     pub old: String,
     /// Name of the new profile.
     pub new: String,
     /// All ticks.
     pub total: Change,
-    /// Functions whose ticks changed, by change, descending.
+    /// Functions whose ticks changed, by change, descending, without the total.
     pub changes: Vec<Change>,
-    /// Sums over groups of functions, by change, descending.
+    /// Sums over groups of functions, by change, descending, without groups that have no
+    /// ticks.
     pub groups: Vec<Change>,
 }
 
+impl Difference {
+    /// The change of a group.
+    pub fn group(&self, name: &str) -> Option<&Change> {
+        self.groups.iter().find(|change| change.name == name)
+    }
+}
+
 /// What became of the ticks of one name.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Change {
     /// Function or group.
     pub name: String,
@@ -40,9 +52,12 @@ pub struct Change {
     pub old: u64,
     /// Ticks in the new profile.
     pub new: u64,
-    /// New minus old.
-    pub delta: i64,
-    /// Standard error of `delta`.
+    /// New minus old; positive is worse in the new profile.
+    pub delta: i128,
+    /// `delta` as a percentage of `old`; 0 if `old` is 0.
+    pub percent: f64,
+    /// Standard error of `delta` if ticks are samples taken at random moments: the square
+    /// root of their number.
     pub error: f64,
 }
 
@@ -54,7 +69,7 @@ impl Change {
 }
 
 /// Call stacks of several profiles. Names are kept once, since stacks repeat them.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Stacks {
     /// What each profile is of; the control is the last.
     pub profiles: Vec<String>,

@@ -1,9 +1,12 @@
-//! Results of `vellum plan memory`: schema `vellum-plan-memory/1`.
+//! Results of `vellum plan memory`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use crate::Kind;
+use crate::compare::Device;
 
 /// How much memory a workload needs.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MemoryPlan {
     /// Path of the trace.
     pub trace: String,
@@ -13,28 +16,34 @@ pub struct MemoryPlan {
     pub design: String,
     /// The device that pages leave for and come from.
     pub device: Device,
-    /// How much of each size is set aside for a compressed store, in percent.
+    /// How much of the memory of each size is set aside for a compressed store in front of
+    /// swap, in percent, if any is.
     #[serde(default)]
     pub compressed_percent: Option<u8>,
-    /// Memory in use at the peak, in bytes.
+    /// Memory in use at the peak, in bytes, where there is more than enough.
     pub peak_bytes: u64,
-    /// What it takes with more than that.
+    /// What it takes with that memory, without reclaim.
     pub unlimited: Cost,
-    /// Whether the recording has only the first use of each page.
+    /// Whether the recording has only the first use of each page, as a trace of faults does.
     pub first_touches_only: bool,
     /// How later uses of pages were sampled, if they were.
     #[serde(default)]
     pub accesses: Option<Sampled>,
     /// From the most memory to the least.
     pub rows: Vec<Row>,
-    /// The least memory with which it takes at most a tenth longer, in bytes.
+    /// The least memory with which it takes at most a tenth longer than with all memory, in
+    /// bytes.
     pub enough_bytes: Option<u64>,
     /// Whether the user ended it early.
     pub interrupted: bool,
 }
 
+impl Kind for MemoryPlan {
+    const SCHEMA: &'static str = "vellum-plan-memory/1";
+}
+
 /// How uses of pages were sampled.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sampled {
     /// Microseconds from one sample to the next.
     pub interval_us: u64,
@@ -42,25 +51,12 @@ pub struct Sampled {
     pub of_regions: bool,
 }
 
-/// A device, as it is modelled.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-pub struct Device {
-    /// What it is called.
-    pub name: String,
-    /// Nanoseconds of a read, bytes aside.
-    pub read_ns: u64,
-    /// Nanoseconds of a write, bytes aside.
-    pub write_ns: u64,
-    /// Bytes in a second.
-    pub bytes_per_s: u64,
-}
-
 /// What a replay takes.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Cost {
     /// CPU time in the core, in nanoseconds.
     pub core_ns: u64,
-    /// Time of the device, in nanoseconds.
+    /// Time that the device takes for reads and writes, in nanoseconds.
     pub device_ns: u64,
 }
 
@@ -72,7 +68,7 @@ impl Cost {
 }
 
 /// One size of memory.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// In bytes.
     pub ram_bytes: u64,
@@ -100,7 +96,7 @@ pub struct Row {
 }
 
 /// What a compressed store did.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Compressed {
     /// Pages that it took.
     pub taken: u64,
@@ -108,9 +104,9 @@ pub struct Compressed {
     pub same: u64,
     /// Bytes that each of the others took on average.
     pub bytes_each: u64,
-    /// Pages that do not compress.
+    /// Pages that do not compress, and went to the device.
     pub incompressible: u64,
-    /// Pages that were written back to the device.
+    /// Pages that were written back to the device, the oldest first.
     pub written_back: u64,
     /// Its memory, in bytes.
     pub set_aside: u64,

@@ -5,6 +5,7 @@ mod c;
 mod command;
 mod deb;
 mod invariants;
+mod json;
 mod man;
 mod pairs;
 mod peers;
@@ -53,6 +54,8 @@ enum Chore {
     C(c::Args),
     /// Write the manual pages in docs/man/ from the command's definitions
     Man(man::Args),
+    /// Write docs/json.md from the types of results
+    Json(json::Args),
     /// Build Debian packages: the command, and the traces apart
     Deb(deb::Args),
     /// Build the documentation site: docs/, the other documents and the API documentation,
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Chore::C(args) => c::run(&args),
         Chore::Invariants => invariants::run(),
         Chore::Man(args) => man::run(&args),
+        Chore::Json(args) => json::run(&args),
         Chore::Deb(args) => deb::run(&args),
         Chore::Site(args) => site::run(&args),
         Chore::Slurm => slurm::run(),

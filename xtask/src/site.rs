@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
 use crate::command::{cargo, succeed, target};
-use links::{Slugs, Target, joined, relative};
+pub use links::Slugs;
+use links::{Target, joined, relative};
 
 const STYLE: &str = include_str!("site/style.css");
 

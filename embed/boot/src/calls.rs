@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{Prot, Vpn};
-use vellum::space::{RemapPlacement, 
-    Advice, FileRequest, MapRequest, Placement, ReadRequest, Source, Traits, WriteRequest,
+use vellum::space::{
+    Advice, FileRequest, MapRequest, Placement, ReadRequest, RemapPlacement, Source, Traits,
+    WriteRequest,
 };
 use vellum::{ObjectId, SpaceId};
 

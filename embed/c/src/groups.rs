@@ -127,12 +127,10 @@ pub unsafe extern "C" fn vellum_group_limit_set(
 /// What was charged before stays where it is. A child of fork begins in its parent's group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_group_join(vm: *mut Manager, space: Space, group: Group) -> Status {
-    // SAFETY: the head of the header.
     let join = || {
-        Ok(unsafe { named(vm)? }
-            .vm
-            .space(space.id())
-            .set_group(group.id())?)
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        Ok(manager.vm.space(space.id()).set_group(group.id())?)
     };
     Status::of(join())
 }

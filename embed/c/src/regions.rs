@@ -4,7 +4,9 @@ use core::ffi::c_void;
 
 use vellum::addr::{Geometry, MemoryType, Prot, Vpn};
 use vellum::object::ObjectKind;
-use vellum::space::{RemapPlacement, Advice, Limits as SpaceLimits, MapEntry, MapRequest as Request, Placement};
+use vellum::space::{
+    Advice, Limits as SpaceLimits, MapEntry, MapRequest as Request, Placement, RemapPlacement,
+};
 use vellum::space::{Source, Traits};
 
 use crate::Paging;

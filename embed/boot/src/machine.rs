@@ -6,11 +6,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{Geometry, Pfn};
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Parts, Platform, TaskToken, Zone,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Parts, Platform, SpaceTag, TaskToken, Zone,
 };
 use vellum::sync::bytes::FrameBytes;
 
-use crate::arch::cpu::Cpu;
+use crate::arch::cpu::{CPUS, Cpu};
 use crate::arch::{self, DIRECT_BYTES, Paging, direct, flush};
 use crate::{disk, task};
 
@@ -94,6 +94,10 @@ unsafe impl Platform for Machine {
     }
     fn root_ends(&self, root: Pfn) {
         arch::clear_root(self.words(root));
+    }
+    fn is_loaded(&self, space: SpaceTag) -> bool {
+        let loaded = |cpu: &Cpu| cpu.loaded.load(Ordering::Relaxed) == u64::from(space.0);
+        CPUS.iter().take(self.cpus).any(loaded)
     }
     fn relax(&self, _: u32) {
         flush::answer();

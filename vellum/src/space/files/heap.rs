@@ -69,7 +69,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             space.heap_end.store(end.0, Ordering::Relaxed);
             Ok(())
         });
-        self.destroy_objects(dead);
+        self.after_removal(dead);
         result
     }
 

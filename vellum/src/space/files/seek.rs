@@ -18,7 +18,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.objects.radix(&pin, object).next_page(from)
             };
             let stored = match object.kind() {
-                ObjectKind::File { store } => self.memory.platform().find_page(store, from, true),
+                ObjectKind::File { store } => {
+                    (self.memory.unpinned_platform()?).find_page(store, from, true)
+                }
                 ObjectKind::SharedMemory => None,
             };
             let next = cached.into_iter().chain(stored).min();
@@ -40,7 +42,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 };
                 page = match object.kind() {
                     ObjectKind::File { store } => {
-                        let platform = self.memory.platform();
+                        let platform = self.memory.unpinned_platform()?;
                         platform.find_page(store, hole, false).unwrap_or(end)
                     }
                     ObjectKind::SharedMemory => hole,

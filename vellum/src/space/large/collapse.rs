@@ -91,6 +91,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.collapse_range(pin, space, region, range, least)
             })?;
             report.collapsed += u64::from(made);
+            self.memory.heed_crowd();
         }
         Ok(report)
     }

@@ -27,8 +27,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pin = self.pin();
         self.unmake_space(&pin, space);
         drop(pin);
-        self.destroy_objects(dead);
-        self.memory.heed_crowd();
+        self.after_removal(dead);
         Ok(true)
     }
 

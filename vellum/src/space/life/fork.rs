@@ -87,7 +87,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.events(pin).forks.bump();
             Ok(self.fork_locked(pin, parent, &mut dead)?)
         });
-        self.destroy_objects(dead);
+        self.after_removal(dead);
         Ok(result?.id())
     }
 

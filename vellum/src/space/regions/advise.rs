@@ -60,6 +60,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Some(is_covered) => is_covered,
             None => self.with_locked(id, advise)?,
         };
+        self.memory.heed_crowd();
         if advice == Advice::PageOut && self.swap().is_some() {
             self.page_out(id, range);
         }

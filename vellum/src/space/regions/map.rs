@@ -169,7 +169,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if result.is_err() && object.0 != 0 && self.objects.release(object.0) {
             self.defer_destroy(&mut dead, object.0);
         }
-        self.destroy_objects(dead);
+        self.after_removal(dead);
         result
     }
 

@@ -70,9 +70,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         placement: RemapPlacement,
     ) -> Result<Remapped, MapError> {
         let range = Self::checked_range(start, pages)?;
-        let remapped = self.with_room(|| self.remap_once(id, range, new_pages, placement));
-        self.memory.heed_crowd();
-        remapped
+        self.with_room(|| self.remap_once(id, range, new_pages, placement))
     }
 
     fn remap_once(
@@ -97,7 +95,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             };
             remap.run(placement, &mut dead)
         });
-        self.destroy_objects(dead);
+        self.after_removal(dead);
         result
     }
 }

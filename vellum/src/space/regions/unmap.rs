@@ -155,8 +155,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.with_room(|| {
             let mut dead = DeadObjects::default();
             let result = self.unmap_once(id, range, &mut dead);
-            self.destroy_objects(dead);
-            self.memory.heed_crowd();
+            self.after_removal(dead);
             result
         })
     }
@@ -298,13 +297,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         dead.0 = object;
     }
 
-    /// Ends the objects on the list. Unpinned, no lock held: pages may have to
-    /// be waited for and written.
+    /// What a call that may have taken memory away does in the end, unpinned and without a lock:
+    /// it ends the objects on the list, whose pages may have to be waited for and written, and
+    /// waits if too many frames wait for their epoch.
     #[inline]
-    pub(in crate::space) fn destroy_objects(&self, dead: DeadObjects) {
+    pub(in crate::space) fn after_removal(&self, dead: DeadObjects) {
         if dead.0 != 0 {
             self.destroy_listed(dead.0);
         }
+        self.memory.heed_crowd();
     }
 
     #[inline(never)]

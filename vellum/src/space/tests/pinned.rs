@@ -61,6 +61,8 @@ fn a_store_is_not_asked_under_a_pin() {
     assert_eq!(fault(Access::Write), Ok(()));
     let pin = vm.pin();
     assert_eq!(vm.file(file).sync(), Err(FileError::Io));
+    assert_eq!(vm.seek_data(file, 0), Err(FileError::Io));
+    assert_eq!(vm.seek_hole(file, 0), Err(FileError::Io));
     drop(pin);
     assert_eq!(vm.file(file).sync(), Ok(1), "the page has stayed dirty");
     vm.exit(space).unwrap();

@@ -118,9 +118,9 @@ fn a_nodes_task_waits_for_frames_before_it_has_pages_leave() {
     vm.audit().unwrap();
 }
 
-/// A CPU stays in a pin until somebody waits for it.
-#[test]
-fn a_share_of_memory_at_most_waits_while_a_cpu_stays_in_a_pin() {
+/// Does `once` again and again while a CPU stays in a pin, until somebody waits for that. `once`
+/// retires some frames, and says whether it could be done.
+fn retire_beside_a_pin(once: impl Fn(&TestVm, SpaceId) -> bool) {
     const FRAMES: u32 = 4096;
     let vm = vm_with::<Partial>("", FRAMES);
     let (is_pinned, is_awaited) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
@@ -145,9 +145,9 @@ fn a_share_of_memory_at_most_waits_while_a_cpu_stays_in_a_pin() {
         map(&vm, parent, PAGE, MapRequest::anonymous(1, RW));
         touch(&vm, parent, PAGE, Access::Write);
         for _ in 0..FRAMES / 8 {
-            let ended = vm.fork(parent).and_then(|child| vm.exit(child));
+            let done = once(&vm, parent);
             most = most.max(vm.memory().stats().limbo);
-            if ended.is_err() || is_awaited.load(Ordering::Acquire) {
+            if !done || is_awaited.load(Ordering::Acquire) {
                 break;
             }
         }
@@ -155,6 +155,28 @@ fn a_share_of_memory_at_most_waits_while_a_cpu_stays_in_a_pin() {
     });
     assert!(was_awaited, "{most} frames wait, and nobody waits for them");
     assert!(most <= u64::from(FRAMES) / 8, "{most} frames wait");
+}
+
+#[test]
+fn a_share_of_memory_at_most_waits_while_a_cpu_stays_in_a_pin() {
+    retire_beside_a_pin(|vm, parent| vm.fork(parent).and_then(|child| vm.exit(child)).is_ok());
+}
+
+#[test]
+fn calls_that_take_pages_away_wait_for_a_cpu_that_stays_in_a_pin() {
+    const PAGES: u64 = 8;
+    let start = Vpn(PAGE + 100);
+    let fixed = MapRequest::anonymous(PAGES, RW).at(Placement::Fixed(start));
+    let store = |vm: &TestVm, space| {
+        let mut pages = (0..PAGES).map(|page| (start.0 + page) << 12);
+        pages.all(|address| vm.fault(space, address, Access::Write).is_ok())
+    };
+    retire_beside_a_pin(|vm, space| vm.map(space, &fixed).is_ok() && store(vm, space));
+    retire_beside_a_pin(|vm, space| {
+        (vm.region_at(space, start).is_some() || vm.map(space, &fixed).is_ok())
+            && store(vm, space)
+            && (vm.advise(space, start, PAGES, Advice::DontNeed)).is_ok()
+    });
 }
 
 /// What waits on a CPU is its own as long as it is pinned.

@@ -7,6 +7,7 @@ use crate::space::regions::limits::Change;
 use crate::space::regions::map::{MapRequest, Placement};
 use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::error::{FaultError, MapError};
+use crate::space::state::locked::{HoldsSpace, LockedSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Traits;
 use crate::space::state::spaces::{Live, SpaceId};
@@ -21,7 +22,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(MapError::BadRange);
         }
         let guard = self.lock_named(id)?;
-        let space = guard.space();
+        let space = guard.locked();
         space.heap_start.store(start.0, Ordering::Relaxed);
         space.heap_end.store(start.0, Ordering::Relaxed);
         Ok(())
@@ -97,8 +98,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether a stack that begins at `page`, which is free, is `gap` pages away
     /// from what is mapped below. Another stack, and what nobody can access
     /// anyway, may be closer: programs put such a mapping there as a guard.
-    fn keeps_gap(&self, space: Live<'_, R>, page: Vpn, gap: u64) -> bool {
-        let Some(below) = self.tree(space).last_at_most(page.0) else {
+    fn keeps_gap(&self, space: LockedSpace<'_, R>, page: Vpn, gap: u64) -> bool {
+        let Some(below) = self.tree(*space).last_at_most(page.0) else {
             return true;
         };
         let view = below.view();
@@ -112,8 +113,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         grown.unwrap_or(Err(FaultError::NoSpace))
     }
 
-    /// [`Vm::grow_stack`] for the holder of the space's lock.
-    fn grow_to(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> Result<(), FaultError> {
+    /// [`Vm::grow_stack`] of a locked space.
+    fn grow_to(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        page: Vpn,
+    ) -> Result<(), FaultError> {
         let handle = self.region_from(space, page);
         if handle.is_none() {
             return Err(FaultError::NoRegion);

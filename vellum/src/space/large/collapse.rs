@@ -20,6 +20,7 @@ use crate::platform::{GroupId, Platform};
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
@@ -96,18 +97,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(report)
     }
 
-    /// Makes a superpage of a range of the region, if its pages allow that. The caller holds
-    /// the space's lock.
+    /// Makes a superpage of a range of the region, if its pages allow that.
     fn collapse_range(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         region: &Region<R>,
         range: PageRange,
         least: u32,
     ) -> Result<bool, MapError> {
         let view = region.view();
-        let tables = self.tables(pin, space);
+        let tables = self.tables(pin, *space);
         let suits = |table: &LockedTable<'_, F>| {
             self.singles(table)
                 .filter(|found| found.private > 0 && found.private + found.zero >= u64::from(least))
@@ -123,14 +123,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut ctx = R::Ctx::default();
         let prepared = self
             .rmap
-            .prepare(&env, &mut ctx, region.place(space), 1)
+            .prepare(&env, &mut ctx, region.place(*space), 1)
             .and_then(|()| (self.rmap).prepare_private(&env, self, region.region_ref()));
         region.gate.close();
-        self.wait_out_region(pin, space, region.handle().raw());
+        self.wait_out_region(pin, *space, region.handle().raw());
         // Nobody is inside: no entry is filled, and none gets the right to be stored to.
         let found = tables.lock(range.start).and_then(|table| {
             let found = suits(&table).filter(|_| prepared.is_ok())?;
-            self.end_runs(pin, space, &table, 0..F::ENTRIES);
+            self.end_runs(pin, *space, &table, 0..F::ENTRIES);
             for index in 0..F::ENTRIES {
                 if F::is_mapped(table.load(index)) {
                     table.update(index, Users::Hardware, F::write_protect);
@@ -140,9 +140,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         let ctx = match found {
             Some(found) => {
-                self.flush_range(pin, space, Some(range));
+                self.flush_range(pin, *space, Some(range));
                 self.copy_singles(pin, &tables, range.start, parts.first);
-                self.replace_singles(pin, space, region, range, (&parts, found), ctx)
+                self.replace_singles(pin, *space, region, range, (&parts, found), ctx)
             }
             None => Err(ctx),
         };

@@ -25,9 +25,9 @@ use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Env, Place, ReverseMap, Run};
 use crate::space::path::fault::Fault;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Traits;
-use crate::space::state::spaces::Live;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, LockedTable, Marks, Tables, Users};
@@ -144,12 +144,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// [`Vm::unite`] of all superpages of a space that is about to be forked, if any was made of
-    /// single pages since it was forked last. The space is locked, and its gates are closed.
+    /// single pages since it was forked last. Its gates are closed.
     #[inline]
     pub(in crate::space) fn unite_promoted(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         whole: PageRange,
     ) {
         if space.has_promoted.load(Ordering::Relaxed) != 0 {
@@ -159,13 +159,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     #[cold]
-    fn unite_all(&self, pin: &Pin<'_>, space: Live<'_, R>, whole: PageRange) {
-        let (env, tables) = (self.env(pin), self.tables(pin, space));
+    fn unite_all(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>, whole: PageRange) {
+        let (env, tables) = (self.env(pin), self.tables(pin, *space));
         let result = self.for_regions(space, whole, |handle, view| {
             if view.object != 0 || !view.traits.has(Traits::HAS_PRIVATE) {
                 return Ok::<(), Infallible>(());
             }
-            let place = self.region(handle).place(space);
+            let place = self.region(handle).place(*space);
             for span in tables.spans(view.range) {
                 if span.table.level() == LEVEL {
                     let first = F::frame(span.table.load(span.first), LEVEL);

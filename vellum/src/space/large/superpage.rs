@@ -401,13 +401,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// space is being changed, or memory is short.
     fn try_demote(&self, handle: u32, page: Vpn) -> bool {
         let space = self.live_at(handle);
-        let demoted = self.try_with_page_locked(space, page, |pin| {
-            if self.tables_if_any(pin, space).is_none() {
+        let demoted = self.try_with_page_locked(space, page, |pin, space| {
+            if self.tables_if_any(pin, *space).is_none() {
                 return true;
             }
             let found = self.found_from(space, page);
             match found.filter(|found| found.start <= page.0) {
-                Some(found) => self.demote(pin, space, found.item, page).is_ok(),
+                Some(found) => self.demote(pin, *space, found.item, page).is_ok(),
                 None => true,
             }
         });

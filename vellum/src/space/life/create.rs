@@ -6,12 +6,23 @@ use crate::platform::{Platform, SpaceTag};
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::space::state::error::MapError;
+use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::sync::atomic::Ordering;
 use crate::sync::users::join;
 use crate::sync::{Pin, Turn};
 use crate::table::{Format, Tables};
+
+/// A space that nobody can name yet, so that it is as good as locked.
+pub(super) struct NewSpace<'a, R: ReverseMap>(Live<'a, R>);
+
+impl<'a, R: ReverseMap> HoldsSpace<'a, R> for NewSpace<'a, R> {
+    #[inline]
+    fn live(&self) -> Live<'a, R> {
+        self.0
+    }
+}
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Vm::create_space`](crate::Vm::create_space).
@@ -23,16 +34,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pin = self.pin();
         let space = self.make_space(&pin)?;
         let env = self.env(&pin);
-        if let Err(error) = self.rmap.space_executed(&env, &space.rmap, space.handle()) {
-            self.unmake_space(&pin, space);
+        let NewSpace(new) = space;
+        if let Err(error) = self.rmap.space_executed(&env, &new.rmap, new.handle()) {
+            self.unmake_space(&pin, new);
             return Err(error.into());
         }
-        self.publish(space);
-        Ok(space.id())
+        Ok(self.publish(space).id())
     }
 
     /// A space that nobody can name until [`Vm::publish`].
-    pub(in crate::space) fn make_space(&self, pin: &Pin<'_>) -> Result<Live<'_, R>, OutOfMemory> {
+    pub(super) fn make_space(&self, pin: &Pin<'_>) -> Result<NewSpace<'_, R>, OutOfMemory> {
         let handle = self.spaces.alloc(pin, &self.memory)?;
         let root = Tables::<P, F>::make_root(&self.memory, &*self.table_pages, pin, handle.raw())
             .inspect_err(|_| self.spaces.free(pin, handle))?;
@@ -52,11 +63,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.limits.set(crate::space::Limits::default());
         space.account.reset(u64::from(Tables::<P, F>::ROOT_TABLES));
         space.generation.store(generation, Ordering::Release);
-        Ok(self.live_at(handle.raw()))
+        Ok(NewSpace(self.live_at(handle.raw())))
     }
 
-    pub(super) fn publish(&self, space: Live<'_, R>) {
+    /// From now on the space can be named.
+    pub(super) fn publish<'a>(&self, NewSpace(space): NewSpace<'a, R>) -> Live<'a, R> {
         space.users.store(1, Ordering::Release);
+        space
     }
 
     /// [`Space::share`](crate::space::Space::share).

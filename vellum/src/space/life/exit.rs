@@ -6,8 +6,9 @@ use crate::space::locks::lock::Beside;
 use crate::space::regions::unmap::DeadObjects;
 use crate::space::regions::zap::Zap;
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::spaces::SpaceId;
 use crate::sync::{CpuRoom, Pin};
 use crate::table::{FlushTarget, Format, Users};
 
@@ -20,7 +21,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let mut dead = DeadObjects::default();
         // Not under a pin of the caller's: that was asked when the last task left.
-        let _ = self.with_space_locked(space, Beside::Nobody, |pin| {
+        let _ = self.with_space_locked(space, Beside::Nobody, |pin, space| {
             self.events(pin).exits.bump();
             self.tear_down(pin, space, &mut dead);
         });
@@ -55,15 +56,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Unmaps everything of a space that has no users, flushing once, before.
-    pub(super) fn tear_down(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
+    pub(super) fn tear_down(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        dead: &mut DeadObjects,
+    ) {
         let mut room = CpuRoom::new();
-        let target = self.flush_target(space, &mut room);
+        let target = self.flush_target(*space, &mut room);
         let all = Self::all_pages();
         let _ = self.for_regions::<()>(space, all, |handle, _| {
             self.region(handle).gate.close();
             Ok(())
         });
-        self.wait_out_space(pin, space);
+        self.wait_out_space(pin, *space);
         if !target.cpus.is_empty() {
             let request = Flush {
                 space: target.tag,
@@ -81,7 +87,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let zap = Zap {
                 vm: self,
                 pin,
-                space,
+                space: *space,
                 region: self.region(handle),
                 users: Users::None,
             };
@@ -90,9 +96,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         if space.keeps_tables() {
             let before = gather.tables_freed();
-            self.tables(pin, space).unlink_kept(&mut gather);
+            self.tables(pin, *space).unlink_kept(&mut gather);
             let freed = gather.tables_freed() - before;
-            self.count_tables(pin, space, 0, freed);
+            self.count_tables(pin, *space, 0, freed);
         }
         drop(gather);
         self.retire_regions(pin, space, dead);
@@ -100,7 +106,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Ends all regions of a space at once; they map nothing any more.
-    fn retire_regions(&self, pin: &Pin<'_>, space: Live<'_, R>, dead: &mut DeadObjects) {
+    fn retire_regions(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>, dead: &mut DeadObjects) {
         let write = space.seq.write(pin);
         let _ = self.for_regions::<()>(space, Self::all_pages(), |handle, _| {
             if let Some(object) = self.retire_region(pin, space, handle) {
@@ -108,7 +114,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             Ok(())
         });
-        self.tree(space).clear(pin);
+        self.tree(*space).clear(pin);
         drop(write);
         if space.is_divided() {
             self.end_tracts(pin, space);

@@ -14,9 +14,10 @@ use crate::rmap::{Place, ReverseMap, Run};
 use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::account::Resident;
 use crate::space::state::error::MapError;
+use crate::space::state::locked::{HoldsSpace, LockedSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Traits};
-use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::RegionHandle;
 use crate::sync::atomic::Ordering;
 use crate::sync::{CpuRoom, Pin};
@@ -42,12 +43,12 @@ struct Copied {
     swapped: u64,
 }
 
-/// A child being made, of a parent whose lock is ours and whose gates are closed.
+/// A child being made, of a parent whose gates are closed.
 struct Fork<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     pin: &'a Pin<'a>,
-    parent: Live<'a, R>,
-    child: Live<'a, R>,
+    parent: LockedSpace<'a, R>,
+    child: LockedSpace<'a, R>,
 }
 
 /// The entries of one region on their way into the child.
@@ -88,16 +89,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Ok(self.fork_locked(pin, parent, &mut dead)?)
         });
         self.after_removal(dead);
-        Ok(result?.id())
+        result
     }
 
     fn fork_locked<'a>(
         &'a self,
         pin: &Pin<'_>,
-        parent: Live<'a, R>,
+        parent: LockedSpace<'a, R>,
         dead: &mut DeadObjects,
-    ) -> Result<Live<'a, R>, NoPage> {
-        let child = self.make_space(pin)?;
+    ) -> Result<SpaceId, NoPage> {
+        let new = self.make_space(pin)?;
+        let child = new.locked();
         child.limits.set(parent.limits.get());
         self.inherit_group(parent.get(), child.get());
         for (from, to) in [
@@ -127,11 +129,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         self.open_gates(parent, whole);
         if let Err(error) = copied {
-            self.unmake_space(pin, child);
+            self.unmake_space(pin, *child);
             return Err(error);
         }
-        self.publish(child);
-        Ok(child)
+        Ok(self.publish(new).id())
     }
 }
 
@@ -141,13 +142,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
     fn copy_regions(&self, whole: PageRange) -> Result<(), NoPage> {
         let (vm, pin, parent) = (self.vm, self.pin, self.parent);
         // Entries lose the right to store: flushed once, at the end or early.
-        let mut gather = vm.gather(pin, parent);
+        let mut gather = vm.gather(pin, *parent);
         // A CPU that is in here stores to no page of the parent, so if no
         // other has it loaded, and no other task could load it meanwhile,
         // nobody sets a dirty mark.
         let mut room = CpuRoom::new();
         let is_alone =
-            parent.users() == 1 && vm.active(parent, &mut room).has_no_other_than(pin.cpu());
+            parent.users() == 1 && vm.active(*parent, &mut room).has_no_other_than(pin.cpu());
         let users = if is_alone {
             Users::None
         } else {
@@ -170,7 +171,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             };
             copying.entries(&mut gather, &mut spares)
         });
-        vm.tables(pin, self.child).unmake_spares(spares);
+        vm.tables(pin, *self.child).unmake_spares(spares);
         result
     }
 
@@ -216,8 +217,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             parent,
             child,
         } = *self.fork;
-        let from = vm.tables(pin, parent);
-        let to = vm.tables(pin, child);
+        let from = vm.tables(pin, *parent);
+        let to = vm.tables(pin, *child);
         let mut spans = from.spans(self.view.range);
         while let Some(span) = spans.next() {
             if span.table.level() > 1 {
@@ -229,7 +230,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
                 drop(span);
                 let copied = copied?;
                 if copied.met_divided {
-                    vm.demote(pin, parent, self.parent_region, copied.next)?;
+                    vm.demote(pin, *parent, self.parent_region, copied.next)?;
                 }
                 spans.rewind(copied.next);
                 continue;
@@ -246,7 +247,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             }
             vm.end_runs(
                 pin,
-                parent,
+                *parent,
                 &span.table,
                 span.first..span.first + span.count,
             );
@@ -255,11 +256,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             // are closed, so that no fault waits for it.
             let env = vm.env(pin);
             let mut ctx = R::Ctx::default();
-            let place = self.region.place(child);
+            let place = self.region.place(*child);
             let prepared = vm.rmap.prepare(&env, &mut ctx, place, live);
             let mut made = 0;
             let found = prepared.and_then(|()| to.lock_or_make_at(first, level, &mut made));
-            vm.count_tables(pin, child, made, 0);
+            vm.count_tables(pin, *child, made, 0);
             let target = match found {
                 Ok(target) => target,
                 Err(error) => {
@@ -274,14 +275,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
                 copying: self,
                 source: &span,
                 target: &target,
-                place: self.region.place(child),
+                place: self.region.place(*child),
                 ctx: &mut ctx,
                 copied: Copied::default(),
             };
             let result = copy.run(gather);
             drop(span);
             if target.live() == 0 {
-                vm.leave_table(pin, child, target);
+                vm.leave_table(pin, *child, target);
             } else {
                 drop(target);
             }
@@ -290,7 +291,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         }
         // What the parent stores after the fork must not reach a page that leaves for swap,
         // which the child will have.
-        Vm::<P, F, R>::note_unflushed(parent, self.view.range, gather);
+        Vm::<P, F, R>::note_unflushed(*parent, self.view.range, gather);
         Ok(())
     }
 
@@ -308,7 +309,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         spares: &mut Spares,
     ) -> Result<LargeCopied, OutOfMemory> {
         let Fork { vm, pin, child, .. } = *self.fork;
-        let (tables, source) = (vm.tables(pin, child), &span.table);
+        let (tables, source) = (vm.tables(pin, *child), &span.table);
         let (level, page) = (source.level(), source.page(span.first));
         // No leaf lies on both sides of a region's end.
         let rest = (self.view.range.end.0 - page.0) / F::pages_at(level);
@@ -318,7 +319,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         let end = span.first + leaves.count();
         let mut made = 0;
         let target = tables.lock_or_make_at(page, level, &mut made);
-        vm.count_tables(pin, child, made, 0);
+        vm.count_tables(pin, *child, made, 0);
         let target = target?;
         let mut next = span.first;
         let mut result = Ok(true);
@@ -338,10 +339,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         }
         let copied = (next - span.first) as u64;
         target.count_made(copied as u32);
-        vm.leave_table(pin, child, target);
-        vm.count_tables(pin, child, copied as u32, 0);
+        vm.leave_table(pin, *child, target);
+        vm.count_tables(pin, *child, copied as u32, 0);
         let pages = copied * F::pages_at(level);
-        vm.count_resident(pin, child, Resident::Anonymous, pages);
+        vm.count_resident(pin, *child, Resident::Anonymous, pages);
         vm.events(pin).fork_entries.add(copied);
         Ok(LargeCopied {
             met_divided: !result?,
@@ -360,11 +361,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         gather: &mut Gather<'_, P>,
     ) -> Result<bool, OutOfMemory> {
         let Fork { vm, pin, child, .. } = *self.fork;
-        let tables = vm.tables(pin, child);
+        let tables = vm.tables(pin, *child);
         let (level, entry) = (source.level(), source.load(index));
         let env = vm.env(pin);
         let mut ctx = R::Ctx::default();
-        let place = self.region.place(child);
+        let place = self.region.place(*child);
         let shared = vm.rmap.prepare(&env, &mut ctx, place, 1).and_then(|()| {
             let run = Vm::<P, F, R>::large_run(target, index, F::frame(entry, level));
             vm.share_run(&env, &run, || {
@@ -403,7 +404,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         vm.memory.copy(pin, old, new);
         vm.own_privately(vm.memory.frame(new), child.handle(), page);
         let run = Run::single(new, target.pte(index), page);
-        let place = self.region.place(child);
+        let place = self.region.place(*child);
         vm.rmap.add(&vm.env(pin), ctx, &run, place, true);
         target.fill(index, F::leaf(new, 1, F::prot(entry, 1), F::marks(entry)));
         vm.note_inserted(pin, new, Inserted::Anonymous);
@@ -427,14 +428,14 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
         let total = copied.anonymous + copied.cached + copied.zero + copied.swapped;
         self.target.count_made(total as u32);
         vm.events(pin).fork_entries.add(total);
-        vm.count_resident(pin, child, Resident::Anonymous, copied.anonymous);
-        vm.count_resident(pin, child, Resident::Zero, copied.zero);
+        vm.count_resident(pin, *child, Resident::Anonymous, copied.anonymous);
+        vm.count_resident(pin, *child, Resident::Zero, copied.zero);
         if copied.swapped != 0 {
-            vm.count_resident(pin, child, Resident::Swap, copied.swapped);
+            vm.count_resident(pin, *child, Resident::Swap, copied.swapped);
         }
         if copied.cached != 0 {
             let kind = vm.cache_kind(self.copying.view.object);
-            vm.count_resident(pin, child, kind, copied.cached);
+            vm.count_resident(pin, *child, kind, copied.cached);
         }
         result
     }

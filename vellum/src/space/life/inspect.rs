@@ -3,6 +3,7 @@
 use crate::addr::{Pfn, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Traits};
 use crate::space::state::spaces::Live;
@@ -11,6 +12,15 @@ use crate::sync::atomic::Ordering;
 use crate::table::Format;
 use crate::tree::{Found, Shape};
 use crate::vm::{AuditFailure, EventStats};
+
+/// A space that is audited, which is done while nobody is at work in the manager.
+struct Audited<'a, R: ReverseMap>(Live<'a, R>);
+
+impl<'a, R: ReverseMap> HoldsSpace<'a, R> for Audited<'a, R> {
+    fn live(&self) -> Live<'a, R> {
+        self.0
+    }
+}
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The root table of the space with this handle.
@@ -25,7 +35,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The region of a space that holds `page`, while nothing changes.
     pub(crate) fn region_view_at(&self, handle: u32, page: Vpn) -> Option<RegionView> {
-        let region = self.region_from(self.live_at(handle), page);
+        let region = self.region_from(Audited(self.live_at(handle)).locked(), page);
         if region.is_none() {
             return None;
         }
@@ -51,28 +61,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let shape = self.audit_trees(space).map_err(failure)?;
         let mut pages = 0;
-        let checked = self.for_regions(space, Self::all_pages(), |region, view| {
-            let region = self.region(region);
-            if region.space() != handle {
-                return Err(failure(
-                    "a region belongs to another space than the one it is in",
-                ));
-            }
-            if !region.gate.is_open() {
-                return Err(failure("the gate of a region was left closed"));
-            }
-            let pin = self.pin();
-            let has_private = view.traits.has(Traits::HAS_PRIVATE);
-            let reference = self.region_ref(region.handle());
-            let checked = self
-                .rmap
-                .check_region(&self.env(&pin), self, reference, has_private);
-            if let Err(what) = checked {
-                return Err(failure(what));
-            }
-            pages += view.range.pages();
-            Ok(())
-        });
+        let checked = self.for_regions(
+            Audited(space).locked(),
+            Self::all_pages(),
+            |region, view| {
+                let region = self.region(region);
+                if region.space() != handle {
+                    return Err(failure(
+                        "a region belongs to another space than the one it is in",
+                    ));
+                }
+                if !region.gate.is_open() {
+                    return Err(failure("the gate of a region was left closed"));
+                }
+                let pin = self.pin();
+                let has_private = view.traits.has(Traits::HAS_PRIVATE);
+                let reference = self.region_ref(region.handle());
+                let checked = self
+                    .rmap
+                    .check_region(&self.env(&pin), self, reference, has_private);
+                if let Err(what) = checked {
+                    return Err(failure(what));
+                }
+                pages += view.range.pages();
+                Ok(())
+            },
+        );
         checked?;
         Ok((shape.items, pages, shape.nodes))
     }

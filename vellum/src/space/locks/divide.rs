@@ -10,6 +10,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::{Handle, Item};
 use crate::space::state::error::MapError;
+use crate::space::state::locked::{HoldsSpace, LockedSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
@@ -82,8 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if page.0 == 0 || page >= F::USER_END {
             return Ok(false);
         }
-        self.lock_alone(space);
-        self.wait_until_alone(space);
+        let guard = self.lock_but_tracts(space);
         let divided = match (space.named(id), space.is_divided()) {
             (None, _) => Err(MapError::NoSpace),
             (_, false) if is_between_regions(self.tree(space), page) => {
@@ -96,8 +96,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 divided.map_err(MapError::from)
             }
         };
-        let is_divided = space.is_divided() && self.is_boundary(space, page);
-        self.unlock_alone(space);
+        let is_divided = space.is_divided() && self.is_boundary(guard.locked(), page);
         divided.map(|()| is_divided)
     }
 
@@ -321,15 +320,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn undivide(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
     ) -> Result<(), OutOfMemory> {
         if !space.is_divided() {
             return Ok(());
         }
         // Nobody looks at this tree as long as there are tracts.
-        let own = self.tree(space);
+        let own = self.tree(*space);
         let mut copied = Ok(());
-        self.for_tracts(space, |tract| {
+        self.for_tracts(*space, |tract| {
             if copied.is_ok() {
                 let from = self.tract_tree(tract);
                 copied = self.copy_tree(pin, from, own, tract.range());
@@ -345,14 +344,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Ends the tracts of a space, whose locks are all the caller's. Their regions are in the
     /// space's own tree, or have ended.
-    pub(in crate::space) fn end_tracts(&self, pin: &Pin<'_>, space: Live<'_, R>) {
+    pub(in crate::space) fn end_tracts(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>) {
         let mut last = Handle::NONE;
-        self.for_tracts(space, |tract| {
+        self.for_tracts(*space, |tract| {
             tract.set_below(last);
             last = tract.handle();
         });
         let write = space.seq.write(pin);
-        self.tracts(space).clear(pin);
+        self.tracts(*space).clear(pin);
         drop(write);
         space.tract_count.store(0, Ordering::Relaxed);
         space.whole.store(0, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::MapError;
+use crate::space::state::locked::{HoldsSpace, LockedSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::space::state::tract::Tract;
@@ -51,9 +52,9 @@ pub(in crate::space) struct SpaceGuard<'a, P: Platform, F: Format, R: ReverseMap
     tract: Option<&'a Tract>,
 }
 
-impl<'a, P: Platform, F: Format, R: ReverseMap> SpaceGuard<'a, P, F, R> {
-    /// The locked space.
-    pub(in crate::space) fn space(&self) -> Live<'a, R> {
+impl<'a, P: Platform, F: Format, R: ReverseMap> HoldsSpace<'a, R> for SpaceGuard<'a, P, F, R> {
+    #[inline]
+    fn live(&self) -> Live<'a, R> {
         self.space
     }
 }
@@ -180,6 +181,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(guard)
     }
 
+    /// The space, locked, but not its tracts, with nothing being unmapped. The caller is not pinned.
+    pub(super) fn lock_but_tracts<'a>(&'a self, space: Live<'a, R>) -> SpaceGuard<'a, P, F, R> {
+        self.lock_alone(space);
+        self.wait_until_alone(space);
+        SpaceGuard {
+            vm: self,
+            space,
+            tract: None,
+        }
+    }
+
     /// Does `work` with a space locked, pinned. If the lock is free, taking it is
     /// the fence of the pin as well.
     ///
@@ -190,19 +202,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &'a self,
         space: Live<'a, R>,
         whom: Beside,
-        work: impl FnOnce(&Pin<'a>) -> T,
+        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> T,
     ) -> Result<T, MapError> {
         let (mut pin, taken) = self.memory.pin_and_try(&space.get().lock);
         if !taken || !whom.allows(space) || space.is_divided() {
             pin = self.wait_and_pin(pin, taken, space, whom)?;
         }
         // Released before the pin ends.
-        let _guard = SpaceGuard {
+        let guard = SpaceGuard {
             vm: self,
             space,
             tract: None,
         };
-        Ok(work(&pin))
+        Ok(work(&pin, guard.locked()))
     }
 
     /// Does `work` with what guards a page of a space locked, pinned, if nobody has that locked
@@ -211,7 +223,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &'a self,
         space: Live<'a, R>,
         page: Vpn,
-        work: impl FnOnce(&Pin<'a>) -> T,
+        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> T,
     ) -> Option<T> {
         let tract = match space.is_divided() {
             true => Some(self.find_tract(space, page)?),
@@ -223,7 +235,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return None;
         }
         // Released before the pin ends.
-        let _guard = SpaceGuard {
+        let guard = SpaceGuard {
             vm: self,
             space,
             tract,
@@ -232,7 +244,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Some(tract) => tract.covers(space.handle(), page),
             None => !space.is_divided() && Beside::Nobody.allows(space),
         };
-        is_right.then(|| work(&pin))
+        is_right.then(|| work(&pin, guard.locked()))
     }
 
     #[cold]
@@ -262,10 +274,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn with_locked<'a, T>(
         &'a self,
         id: SpaceId,
-        work: impl FnOnce(&Pin<'a>, Live<'a, R>) -> Result<T, MapError>,
+        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> Result<T, MapError>,
     ) -> Result<T, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
-        self.with_space_locked(space, Beside::Nobody, |pin| {
+        self.with_space_locked(space, Beside::Nobody, |pin, space| {
             // It may have ended before we had the lock.
             space.named(id).ok_or(MapError::NoSpace)?;
             work(pin, space)
@@ -277,7 +289,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn with_undivided<'a, T>(
         &'a self,
         id: SpaceId,
-        work: impl FnOnce(&Pin<'a>, Live<'a, R>) -> Result<T, MapError>,
+        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> Result<T, MapError>,
     ) -> Result<T, MapError> {
         self.with_locked(id, |pin, space| {
             self.undivide(pin, space)?;
@@ -294,7 +306,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: SpaceId,
         goal: Goal,
         whom: Beside,
-        work: impl FnOnce(&Pin<'a>, Live<'a, R>, PageRange) -> Result<T, MapError>,
+        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>, PageRange) -> Result<T, MapError>,
     ) -> Result<Option<T>, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         let (mut pin, taken) = match space.is_divided() {
@@ -306,7 +318,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             (pin, tract) = self.wait_for_range(pin, taken, space, goal, whom)?;
         }
         // Released before the pin ends.
-        let _guard = SpaceGuard {
+        let guard = SpaceGuard {
             vm: self,
             space,
             tract,
@@ -316,7 +328,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let within = tract.map_or(Self::all_pages(), Tract::range);
         match goal {
             Goal::Range(range) if range.end > within.end => Ok(None),
-            _ => match work(&pin, space, within) {
+            _ => match work(&pin, guard.locked(), within) {
                 // There may be more in other tracts.
                 Err(MapError::Limit) if tract.is_some() => Ok(None),
                 done => done.map(Some),

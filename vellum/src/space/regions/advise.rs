@@ -6,9 +6,10 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Traits;
-use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::spaces::SpaceId;
 use crate::sync::Pin;
 use crate::table::{Format, Users};
 
@@ -49,7 +50,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Advice::Folio(order) = advice {
             return self.advise_folio(id, range, order);
         }
-        let advise = |pin: &Pin<'_>, space: Live<'_, R>| {
+        let advise = |pin: &Pin<'_>, space: LockedSpace<'_, R>| {
             self.advise_locked(pin, space, range, advice)?;
             Ok(self.is_covered(space, range))
         };
@@ -74,7 +75,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn advise_locked(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         range: PageRange,
         advice: Advice,
     ) -> Result<(), MapError> {
@@ -95,12 +96,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 let region = self.region_from(space, edge);
                 if !region.is_none() && self.region(region).range().contains(edge) {
-                    self.demote_across(pin, space, self.region(region), edge)?;
+                    self.demote_across(pin, *space, self.region(region), edge)?;
                 }
             }
         }
         let delayed = self.delay_flush(pin);
-        let mut gather = self.gather(pin, space);
+        let mut gather = self.gather(pin, *space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
             let part = view.range.intersection(range);
             match advice {
@@ -108,7 +109,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     let zap = Zap {
                         vm: self,
                         pin,
-                        space,
+                        space: *space,
                         region: self.region(handle),
                         users: Users::Hardware,
                     };
@@ -118,12 +119,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Advice::Free | Advice::PageOut if view.object == 0 => {
                     // Superpages that cannot be demoted stay, as if they were in use.
                     let region = self.region(handle);
-                    let _ = self.demote_range(pin, space, region, part);
+                    let _ = self.demote_range(pin, *space, region, part);
                     if advice == Advice::Free {
-                        self.mark_free(pin, space, part, &mut gather);
+                        self.mark_free(pin, *space, part, &mut gather);
                     }
                 }
-                Advice::Cold => self.mark_cold(pin, space, part, &mut gather),
+                Advice::Cold => self.mark_cold(pin, *space, part, &mut gather),
                 Advice::Free | Advice::PageOut | Advice::Folio(_) => {}
             }
             Ok(())

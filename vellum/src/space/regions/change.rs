@@ -8,9 +8,10 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, RegionView, Traits};
-use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::{RegionHandle, Spare};
 use crate::sync::Pin;
 use crate::table::Format;
@@ -50,7 +51,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         id: SpaceId,
         range: PageRange,
-        change: impl Fn(&Pin<'_>, Live<'_, R>) -> Result<(), MapError>,
+        change: impl Fn(&Pin<'_>, LockedSpace<'_, R>) -> Result<(), MapError>,
     ) -> Result<(), MapError> {
         self.with_room(|| {
             self.with_undivided(id, |pin, space| match self.is_covered(space, range) {
@@ -68,7 +69,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn change_traits(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         range: PageRange,
         word: &NewWord,
     ) -> Result<(), MapError> {
@@ -96,7 +97,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn close_gates(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         range: PageRange,
     ) {
         let mut closed = 0;
@@ -109,13 +110,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         match closed {
             0 => {}
-            1 => self.wait_out_region(pin, space, only),
-            _ => self.wait_out_space(pin, space),
+            1 => self.wait_out_region(pin, *space, only),
+            _ => self.wait_out_space(pin, *space),
         }
     }
 
     /// Opens the gates of the regions that overlap `range`.
-    pub(in crate::space) fn open_gates(&self, space: Live<'_, R>, range: PageRange) {
+    pub(in crate::space) fn open_gates(&self, space: LockedSpace<'_, R>, range: PageRange) {
         let _ = self.for_regions::<()>(space, range, |handle, _| {
             let gate = &self.region(handle).gate;
             if !gate.is_open() {
@@ -133,7 +134,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn isolate(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         range: PageRange,
         _: &MayCut,
     ) -> Result<Cuts, OutOfMemory> {
@@ -169,7 +170,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Makes one region again of each two that a call which fails has cut.
-    pub(super) fn undo_cuts(&self, pin: &Pin<'_>, space: Live<'_, R>, cuts: Cuts) {
+    pub(super) fn undo_cuts(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>, cuts: Cuts) {
         for page in cuts.0.into_iter().flatten() {
             self.merge_at(pin, space, page);
         }
@@ -182,7 +183,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The region that lies on both sides of the boundary before `page`.
-    pub(super) fn region_cut_by(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
+    pub(super) fn region_cut_by(&self, space: LockedSpace<'_, R>, page: Vpn) -> RegionHandle<R> {
         if self.is_boundary(space, page) {
             return Handle::NONE;
         }
@@ -198,7 +199,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn cut(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         page: Vpn,
         spare: &mut Option<Spare<'_, R>>,
     ) -> Result<bool, OutOfMemory> {
@@ -217,8 +218,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             ..view.range
         });
         region.gate.close();
-        self.wait_out_region(pin, space, head.raw());
-        let split = self.demote_across(pin, space, region, page).and_then(|()| {
+        self.wait_out_region(pin, *space, head.raw());
+        let demoted = self.demote_across(pin, *space, region, page);
+        let split = demoted.and_then(|()| {
             self.rmap.region_split(
                 &self.env(pin),
                 self,
@@ -262,7 +264,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Makes one region of the two that meet before `page`, if they match.
-    pub(in crate::space) fn merge_at(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) {
+    pub(in crate::space) fn merge_at(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>, page: Vpn) {
         if self.is_boundary(space, page) {
             return;
         }
@@ -273,7 +275,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Makes one region of `middle` and those before and after it that match.
-    pub(super) fn merge_around(&self, pin: &Pin<'_>, space: Live<'_, R>, middle: RegionHandle<R>) {
+    pub(super) fn merge_around(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        middle: RegionHandle<R>,
+    ) {
         let merged = self.merge_with_previous(pin, space, middle);
         self.merge_at(pin, space, self.region(merged).range().end);
     }
@@ -283,7 +290,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn merge_with_previous(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         tail: RegionHandle<R>,
     ) -> RegionHandle<R> {
         let second = self.region(tail);
@@ -312,7 +319,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             region.gate.close();
         }
         for (handle, _) in gates {
-            self.wait_out_region(pin, space, handle.raw());
+            self.wait_out_region(pin, *space, handle.raw());
         }
         if !self.rmap.regions_mergeable(&first.rmap, &second.rmap) {
             for (_, region) in gates {

@@ -12,6 +12,7 @@ use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, RegionView, Traits};
 use crate::space::state::spaces::Live;
@@ -73,14 +74,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// the tract of `page` has left, which is that of all of the change.
     pub(in crate::space) fn check_limits(
         &self,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         page: Vpn,
         change: &Change<'_>,
     ) -> Result<MayCut, MapError> {
         let (pages, traits) = change.pages();
         let (left_pages, left_regions) = match space.is_in_tracts() {
-            true => self.tract_at(space, page).left(),
-            false => Self::left(space),
+            true => self.tract_at(*space, page).left(),
+            false => Self::left(*space),
         };
         let is_far = pages <= left_pages && MOST_REGIONS <= left_regions;
         if is_far && !traits.has(Traits::LOCKED) {
@@ -94,7 +95,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     fn check_end(
         &self,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         change: &Change<'_>,
         (left_pages, left_regions): (u64, u64),
     ) -> Result<MayCut, MapError> {
@@ -133,7 +134,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// How many pairs of neighbours in a range and at its edges become one region by a change:
     /// those of which it is sure, whatever faults do until then.
-    fn joined(&self, space: Live<'_, R>, change: &Change<'_>, range: PageRange) -> u64 {
+    fn joined(&self, space: LockedSpace<'_, R>, change: &Change<'_>, range: PageRange) -> u64 {
         let fresh = R::Region::default();
         let after = |page| {
             let is_inside = range.contains(page);
@@ -189,7 +190,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Locked pages that it may still get.
-    pub(in crate::space) fn left_to_lock(space: Live<'_, R>) -> u64 {
+    pub(in crate::space) fn left_to_lock(space: LockedSpace<'_, R>) -> u64 {
         let most = space.limits.get().locked_pages;
         most.saturating_sub(space.account.counts.locked.get())
     }

@@ -8,6 +8,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Traits};
 use crate::space::state::spaces::{Live, SpaceId};
@@ -230,11 +231,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// [`Space::map`](crate::space::Space::map) for the holder of the space's lock.
+    /// [`Space::map`](crate::space::Space::map) in a locked space.
     pub(in crate::space) fn map_locked(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         request: &MapRequest,
         object: (u32, u64),
         dead: &mut DeadObjects,
@@ -243,14 +244,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.map_placed(pin, space, request, place, object, dead)
     }
 
-    /// The same for the holder of a tract's lock; `None` if it has to be done with all of the
+    /// The same in a tract; `None` if it has to be done with all of the
     /// space, or for [`Placement::Anywhere`] in another tract.
     #[cold]
     #[inline(never)]
     fn map_in_tract(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         request: &MapRequest,
         within: PageRange,
         object: (u32, u64),
@@ -328,7 +329,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn map_placed(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         request: &MapRequest,
         place: MapPlace<'_, R>,
         (object, page): (u32, u64),
@@ -393,7 +394,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn place<'a>(
         &'a self,
-        space: Live<'a, R>,
+        space: LockedSpace<'a, R>,
         request: &MapRequest,
         within: PageRange,
     ) -> Result<MapPlace<'a, R>, MapError> {
@@ -423,7 +424,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The highest place for `pages` pages.
     fn place_anywhere<'a>(
         &'a self,
-        space: Live<'a, R>,
+        space: LockedSpace<'a, R>,
         pages: u64,
         within: PageRange,
     ) -> Result<MapPlace<'a, R>, MapError> {
@@ -442,7 +443,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether no region overlaps `range`.
-    pub(in crate::space) fn is_free(&self, space: Live<'_, R>, range: PageRange) -> bool {
+    pub(in crate::space) fn is_free(&self, space: LockedSpace<'_, R>, range: PageRange) -> bool {
         self.found_from(space, range.start)
             .is_none_or(|found| found.start >= range.end.0)
     }
@@ -452,7 +453,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn extend_region(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         left: &Region<R>,
         view: &RegionView,
     ) -> Option<RegionHandle<R>> {

@@ -9,6 +9,7 @@ use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::MapError;
+use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Traits};
 use crate::space::state::spaces::SpaceId;
@@ -78,7 +79,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         mut each: impl FnMut(&MapEntry),
     ) -> Result<(), MapError> {
         let guard = self.lock_named(id)?;
-        let space = guard.space();
+        let space = guard.locked();
         self.for_regions(space, Self::all_pages(), |_, view| {
             each(&self.map_entry(&view));
             Ok(())
@@ -155,7 +156,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), MapError> {
         let guard = self.lock_named(id)?;
         let pin = self.pin();
-        let tables = self.tables(&pin, guard.space());
+        let tables = self.tables(&pin, *guard.locked());
         for span in tables.spans(Self::all_pages()) {
             let level = span.table.level();
             for index in span.first..span.first + span.count {

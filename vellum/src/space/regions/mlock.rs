@@ -32,7 +32,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             let word = NewWord::traits(Traits::NONE, Traits::LOCKED);
             self.change_traits(pin, space, range, &word)?;
-            for span in self.tables(pin, space).spans(range) {
+            for span in self.tables(pin, *space).spans(range) {
                 drop(span.table);
             }
             Ok(())

@@ -6,9 +6,10 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::NewWord;
-use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::spaces::SpaceId;
 use crate::sync::Pin;
 use crate::table::{Format, Gather, Users};
 
@@ -24,8 +25,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let range = Self::checked_range(start, pages)?;
         let prot = F::given(prot);
         self.with_room(|| {
-            let protect =
-                |pin: &Pin<'_>, space: Live<'_, R>| self.protect_locked(pin, space, range, prot);
+            let protect = |pin: &Pin<'_>, space: LockedSpace<'_, R>| {
+                self.protect_locked(pin, space, range, prot)
+            };
             let goal = Goal::Range(range);
             let here = self.with_range_locked(id, goal, Beside::Nobody, |pin, space, _| {
                 protect(pin, space)
@@ -37,11 +39,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// [`Space::protect`](crate::space::Space::protect) for the holder of the space's lock.
+    /// [`Space::protect`](crate::space::Space::protect) in a locked space.
     fn protect_locked(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         range: PageRange,
         prot: Prot,
     ) -> Result<(), MapError> {
@@ -53,7 +55,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // The cuts stay: nothing can fail any more.
         let _ = self.isolate(pin, space, range, &may_cut)?;
         self.close_gates(pin, space, range);
-        let mut gather = self.gather(pin, space);
+        let mut gather = self.gather(pin, *space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {
             let region = self.region(handle);
             region.set_word(prot, view.traits);
@@ -73,12 +75,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn protect_entries(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         range: PageRange,
         prot: Prot,
         gather: &mut Gather<'_, P>,
     ) {
-        let tables = self.tables(pin, space);
+        let tables = self.tables(pin, *space);
         for span in tables.spans(range) {
             let level = span.table.level();
             let mut ends_runs = self.has_runs();
@@ -95,7 +97,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if ends_runs {
                     ends_runs = false;
                     let rest = index..span.first + span.count;
-                    self.end_runs(pin, space, &span.table, rest);
+                    self.end_runs(pin, *space, &span.table, rest);
                 }
                 span.table.update(index, Users::Hardware, |entry| {
                     F::with_prot(entry, level, rights)
@@ -103,11 +105,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 gather.stale_leaf(span.table.page(index), F::pages_at(level));
             }
         }
-        Self::note_unflushed(space, range, gather);
+        Self::note_unflushed(*space, range, gather);
     }
 
     /// Merges what can be merged at the edges and inside of a range.
-    pub(super) fn merge_range(&self, pin: &Pin<'_>, space: Live<'_, R>, range: PageRange) {
+    pub(super) fn merge_range(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>, range: PageRange) {
         let mut next = range.start;
         while next <= range.end {
             self.merge_at(pin, space, next);

@@ -9,9 +9,10 @@ use crate::object::INDEX_END;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, Traits};
-use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::RegionHandle;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
@@ -38,20 +39,20 @@ pub struct Remapped {
     pub moved: bool,
 }
 
-/// A resizing of a range of one space, whose lock is ours.
+/// A resizing of a range.
 struct Remap<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     pin: &'a Pin<'a>,
-    space: Live<'a, R>,
+    space: LockedSpace<'a, R>,
     range: PageRange,
     new_pages: u64,
 }
 
-/// A move of a range of one space, whose lock is ours.
+/// A move of a range within its space.
 struct Move<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     pin: &'a Pin<'a>,
-    space: Live<'a, R>,
+    space: LockedSpace<'a, R>,
     range: PageRange,
     /// Where it goes: it may be longer there, or shorter.
     to: PageRange,
@@ -228,9 +229,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         vm.unmap_locked(pin, space, to, dead)?;
         space.moving.store(1, Ordering::Relaxed);
         let delayed = vm.delay_flush(pin);
-        let mut gather = vm.gather(pin, space);
+        let mut gather = vm.gather(pin, *space);
         self.relocate(handle, room, &mut gather);
-        Vm::<P, F, R>::note_unflushed(space, self.kept, &mut gather);
+        Vm::<P, F, R>::note_unflushed(*space, self.kept, &mut gather);
         drop(gather);
         drop(delayed);
         space.moving.store(0, Ordering::Release);
@@ -263,19 +264,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         for (cuts, part) in cuts.iter_mut().zip([self.to, self.range, self.kept]) {
             *cuts = vm.isolate(pin, space, part, may_cut)?;
         }
-        let room = vm.tree(space).make_room(pin, &vm.memory)?;
+        let room = vm.tree(*space).make_room(pin, &vm.memory)?;
         let handle = vm.region_from(space, self.kept.start);
         // Closed from here on: a fault could make a table for an entry whose
         // target has none.
         vm.close_gates(pin, space, self.kept);
         let view = vm.region(handle).view();
         let prepared = vm
-            .demote_range(pin, space, vm.region(handle), self.kept)
+            .demote_range(pin, *space, vm.region(handle), self.kept)
             .and_then(|()| self.make_target_tables())
             .map_err(NoPage::from)
             .and_then(|()| vm.prepare_to_move(pin, space, handle, &view));
         if let Err(error) = prepared {
-            let mut gather = vm.gather(pin, space);
+            let mut gather = vm.gather(pin, *space);
             self.release_target_tables(&mut gather);
             drop(gather);
             vm.region(handle).gate.open();
@@ -297,7 +298,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
     /// moving cannot fail. What it made when it failed is for the caller to
     /// release.
     fn make_target_tables(&self) -> Result<(), OutOfMemory> {
-        let tables = self.vm.tables(self.pin, self.space);
+        let tables = self.vm.tables(self.pin, *self.space);
         let mut made = 0;
         let mut result = Ok(());
         for span in tables.spans(self.kept) {
@@ -311,7 +312,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
                 }
             }
         }
-        self.vm.count_tables(self.pin, self.space, made, 0);
+        self.vm.count_tables(self.pin, *self.space, made, 0);
         result
     }
 
@@ -331,7 +332,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
             }
             drop(table);
             let region = vm.region(vm.region_from(space, page));
-            vm.demote(pin, space, region, page)?;
+            vm.demote(pin, *space, region, page)?;
         }
     }
 
@@ -339,7 +340,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
     /// that no entry lives in.
     fn release_target_tables(&self, gather: &mut Gather<'_, P>) {
         let target = PageRange::new(self.to.start, self.kept.pages());
-        for span in self.vm.tables(self.pin, self.space).spans(target) {
+        for span in self.vm.tables(self.pin, *self.space).spans(target) {
             span.table.release();
         }
         self.free_empty_tables(target, gather);
@@ -347,13 +348,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
 
     /// Frees the tables of a range that no entry lives in.
     fn free_empty_tables(&self, range: PageRange, gather: &mut Gather<'_, P>) {
-        let tables = self.vm.tables(self.pin, self.space);
+        let tables = self.vm.tables(self.pin, *self.space);
         let before = gather.tables_freed();
         for span in tables.spans(range) {
             tables.unlink_if_empty(span.table, gather);
         }
         let freed = gather.tables_freed() - before;
-        self.vm.count_tables(self.pin, self.space, 0, freed);
+        self.vm.count_tables(self.pin, *self.space, 0, freed);
     }
 
     /// Moves the closed region and its entries.
@@ -369,7 +370,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         let apply = || {
             self.entries(region, gather);
             let write = space.seq.write(pin);
-            let tree = vm.tree(space);
+            let tree = vm.tree(*space);
             tree.remove(pin, self.kept.start.0);
             region.set_range(to, view.offset);
             tree.insert(pin, room, handle, to.start.0, to.end.0);
@@ -389,7 +390,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
     }
 
     fn entries(&self, region: &Region<R>, gather: &mut Gather<'_, P>) {
-        let tables = self.vm.tables(self.pin, self.space);
+        let tables = self.vm.tables(self.pin, *self.space);
         for span in tables.spans(self.kept) {
             self.span(region, &tables, &span, gather);
         }
@@ -408,7 +409,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
     ) {
         let source = &span.table;
         let (first, end) = (span.first, span.first + span.count);
-        (self.vm).end_runs(self.pin, self.space, source, first..end);
+        (self.vm).end_runs(self.pin, *self.space, source, first..end);
         let mut moved = 0;
         for index in first..end {
             if source.load(index) == 0 {
@@ -455,7 +456,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         }
         let env = vm.env(pin);
         let mut ctx = R::Ctx::default();
-        let place = region.place(self.space);
+        let place = region.place(*self.space);
         let old = Run::single(pfn, source.pte(old_index), from);
         let new = Run::single(pfn, target.pte(new_index), to);
         vm.rmap.shift(&env, &mut ctx, &old, &new, place);

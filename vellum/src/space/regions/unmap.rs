@@ -7,6 +7,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
@@ -21,20 +22,20 @@ use crate::tree::Spot;
 pub(in crate::space) struct DeadObjects(u32);
 
 /// How far an unmapping has come.
-enum Begun<'a, R: ReverseMap> {
+enum Begun<R: ReverseMap> {
     /// It is done.
     AndEnded,
-    /// The region's gate is closed.
-    Of(Live<'a, R>, RegionHandle<R>),
+    /// The region's gate is closed. Its space does not end before the unmapping has.
+    Of(RegionHandle<R>),
     /// It has to be done with nobody else at work in the space.
     NotYet,
 }
 
-/// The unmapping of a range that is not free, for the holder of the space's lock.
+/// The unmapping of a range that is not free.
 pub(in crate::space) struct Unmapping<'a, P: Platform, F: Format, R: ReverseMap> {
     pub(in crate::space) vm: &'a Vm<P, F, R>,
     pub(in crate::space) pin: &'a Pin<'a>,
-    pub(in crate::space) space: Live<'a, R>,
+    pub(in crate::space) space: LockedSpace<'a, R>,
     pub(in crate::space) range: PageRange,
     /// What the limits say to it, if they have been asked already.
     pub(in crate::space) may_cut: Option<MayCut>,
@@ -65,10 +66,10 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
             return Ok(());
         };
         region.gate.close();
-        vm.wait_out_region(pin, space, region.handle().raw());
+        vm.wait_out_region(pin, *space, region.handle().raw());
         // Nobody fills an entry of the region any more. If none is filled, there is
         // nothing to clear, to flush or to free.
-        if vm.has_something_to_clear(pin, space, range) {
+        if vm.has_something_to_clear(pin, *space, range) {
             link(&self.closed(dead));
             return Ok(());
         }
@@ -117,12 +118,12 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
             ..
         } = *self;
         let delayed = vm.delay_flush(pin);
-        let mut gather = vm.gather(pin, space);
+        let mut gather = vm.gather(pin, *space);
         let _ = vm.for_regions::<()>(space, range, |handle, view| {
             let zap = Zap {
                 vm,
                 pin,
-                space,
+                space: *space,
                 region: vm.region(handle),
                 users: Users::Hardware,
             };
@@ -170,7 +171,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let goal = Goal::Range(range);
         let begun = self.with_range_locked(id, goal, Beside::Unmappings, |pin, space, _| {
             self.events(pin).unmaps.bump();
-            let is_shared = self.is_shared(pin, space) || !space.unmappings.is_none();
+            let is_shared = self.is_shared(pin, *space) || !space.unmappings.is_none();
             // Who else uses a tract is rare, and can wait.
             if is_shared && !space.is_divided() {
                 return Ok(self.begin_unmapping(space, range));
@@ -180,8 +181,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })?;
         match begun {
             Some(Begun::AndEnded) => Ok(()),
-            Some(Begun::Of(space, region)) => {
-                self.unmap_unlocked(space, region, dead);
+            Some(Begun::Of(region)) => {
+                self.unmap_unlocked(self.live_at(id.handle), region, dead);
                 Ok(())
             }
             Some(Begun::NotYet) | None => self.with_locked(id, |pin, space| {
@@ -202,14 +203,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.active_set(space.get()).has_others(pin.cpu())
     }
 
-    /// Begins to unmap a region of a space that several CPUs use, whose lock is ours: what
-    /// takes long goes on without it, so that others can map and unmap elsewhere.
+    /// Begins to unmap a region of a space that several CPUs use: what takes long goes on without
+    /// the lock, so that others can map and unmap elsewhere.
     #[inline(never)]
-    fn begin_unmapping<'a>(&self, space: Live<'a, R>, range: PageRange) -> Begun<'a, R>
-    where
-        Self: 'a,
-    {
-        let spot = self.tree(space).spot(range.start.0);
+    fn begin_unmapping(&self, space: LockedSpace<'_, R>, range: PageRange) -> Begun<R> {
+        let spot = self.tree(*space).spot(range.start.0);
         if spot.is_free_to(range.end.0) {
             return Begun::AndEnded;
         }
@@ -219,7 +217,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Some(region) if !space.unmappings.is_awaited() => {
                 region.gate.close();
                 space.unmappings.begin();
-                Begun::Of(space, region.handle())
+                Begun::Of(region.handle())
             }
             _ => Begun::NotYet,
         }
@@ -251,7 +249,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         drop(pin);
         // Not under a pin of the caller's: it was asked when this began.
-        let _ = self.with_space_locked(space, Beside::Unmappings, |pin| {
+        let _ = self.with_space_locked(space, Beside::Unmappings, |pin, space| {
             let write = space.seq.write(pin);
             if let Some(object) = self.unlink_region(pin, space, &write, handle) {
                 self.defer_destroy(dead, object);
@@ -261,11 +259,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
     }
 
-    /// [`Space::unmap`](crate::space::Space::unmap) for the holder of the space's lock.
+    /// [`Space::unmap`](crate::space::Space::unmap) in a locked space.
     pub(in crate::space) fn unmap_locked(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         range: PageRange,
         dead: &mut DeadObjects,
     ) -> Result<(), MapError> {

@@ -6,24 +6,23 @@ use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::path::cow::Replaced;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::RegionView;
-use crate::space::state::spaces::Live;
 use crate::space::state::tree::RegionHandle;
 use crate::sync::Pin;
 use crate::table::{Format, Span};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Does what the reverse-mapping design needs before the pages of a region
-    /// move within the space, whose lock the caller holds, as it holds the
-    /// region's gate.
+    /// Does what the reverse-mapping design needs before the pages of a region, whose gate is
+    /// closed, move within the space.
     ///
     /// # Errors
     /// [`NoPage`]; the space shows the same memory as before.
     pub(super) fn prepare_to_move(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         handle: RegionHandle<R>,
         view: &RegionView,
     ) -> Result<(), NoPage> {
@@ -31,7 +30,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.unshare(pin, space, handle, view)?;
         }
         if R::PREPARES_TO_MOVE {
-            let tables = self.tables(pin, space);
+            let tables = self.tables(pin, *space);
             let shared = tables
                 .spans(view.range)
                 .map(|span| self.shared(&span).count())
@@ -41,22 +40,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Gives the space its own copy of every private page in a region that
-    /// others map too. The caller holds the space's lock and has closed the
-    /// region's gate, so that no page becomes shared again.
+    /// Gives the space its own copy of every private page in a region that others map too. The
+    /// region's gate is closed, so that no page becomes shared again.
     ///
     /// # Errors
     /// [`NoPage`]; the space shows the same memory as before.
     fn unshare(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         handle: RegionHandle<R>,
         view: &RegionView,
     ) -> Result<(), NoPage> {
         let region = self.region(handle).region_ref_with(space.handle(), view);
         self.rmap.prepare_private(&self.env(pin), self, region)?;
-        let tables = self.tables(pin, space);
+        let tables = self.tables(pin, *space);
         let mut spans = tables.spans(view.range);
         while let Some(span) = spans.next() {
             let Some(page) = self.shared(&span).next() else {
@@ -87,7 +85,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn unshare_page(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         handle: RegionHandle<R>,
         page: Vpn,
     ) -> Result<(), NoPage> {
@@ -95,14 +93,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let new = self.memory.alloc_page(pin, request, space.group())?;
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
-        let place = self.region(handle).place(space);
+        let place = self.region(handle).place(*space);
         if let Err(error) = self.rmap.prepare(&env, &mut ctx, place, 1) {
             self.rmap.finish(&env, ctx);
             self.memory.put(pin, new);
             return Err(error.into());
         }
         let mut gone = new;
-        if let Some(table) = self.tables(pin, space).lock(page) {
+        if let Some(table) = self.tables(pin, *space).lock(page) {
             let index = F::index(page, 1);
             let entry = table.load(index);
             let old = F::frame(entry, 1);

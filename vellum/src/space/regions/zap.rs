@@ -8,6 +8,7 @@ use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
+use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::Live;
@@ -278,7 +279,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether every page of `range` lies in some region.
-    pub(in crate::space) fn is_covered(&self, space: Live<'_, R>, range: PageRange) -> bool {
+    pub(in crate::space) fn is_covered(&self, space: LockedSpace<'_, R>, range: PageRange) -> bool {
         let mut next = range.start;
         let _ = self.for_regions(space, range, |_, view| {
             if view.range.start > next {

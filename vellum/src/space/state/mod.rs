@@ -7,6 +7,7 @@ pub(super) mod account;
 pub(super) mod entries;
 pub(super) mod error;
 pub(super) mod extras;
+pub(super) mod locked;
 pub(super) mod manager;
 pub(super) mod page;
 pub(super) mod region;

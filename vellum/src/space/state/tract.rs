@@ -22,6 +22,7 @@ use alloc::boxed::Box;
 use core::mem::offset_of;
 
 use super::account::RegionCounts;
+use super::locked::LockedSpace;
 use super::manager::Vm;
 use super::region::Region;
 use super::spaces::Live;
@@ -267,45 +268,49 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// The tree that a region at `page` is in, or belongs in, for the holder of its lock.
+    /// The tree that a region at `page` is in, or belongs in.
     #[inline]
     pub(in crate::space) fn tree_at<'a>(
         &'a self,
-        space: Live<'a, R>,
+        space: LockedSpace<'a, R>,
         page: Vpn,
     ) -> RangeTree<'a, Region<R>> {
         if !space.is_divided() {
-            return self.tree(space);
+            return self.tree(*space);
         }
-        self.tract_tree(self.tract_at(space, page))
+        self.tract_tree(self.tract_at(*space, page))
     }
 
-    /// Whether a tract begins at `page`, for the holder of the lock of the one on either side:
-    /// no region lies on both, and those that meet there stay two.
+    /// Whether a tract begins at `page`: no region lies on both sides, and those that meet there
+    /// stay two.
     #[inline]
-    pub(in crate::space) fn is_boundary(&self, space: Live<'_, R>, page: Vpn) -> bool {
+    pub(in crate::space) fn is_boundary(&self, space: LockedSpace<'_, R>, page: Vpn) -> bool {
         space.is_divided()
-            && (page >= F::USER_END || self.tract_at(space, page).range().start == page)
+            && (page >= F::USER_END || self.tract_at(*space, page).range().start == page)
     }
 
-    /// What the holder of the lock counts a change at `page` with.
+    /// What a change at `page` is counted with.
     #[inline]
-    pub(in crate::space) fn seq_at<'a>(&'a self, space: Live<'a, R>, page: Vpn) -> &'a SeqCount {
+    pub(in crate::space) fn seq_at<'a>(
+        &'a self,
+        space: LockedSpace<'a, R>,
+        page: Vpn,
+    ) -> &'a SeqCount {
         match space.is_in_tracts() {
-            true => &self.tract_at(space, page).seq,
+            true => &self.tract_at(*space, page).seq,
             false => &space.get().seq,
         }
     }
 
-    /// Where the holder of the lock counts regions and pages that come or go at `page`.
+    /// Where regions and pages that come or go at `page` are counted.
     #[inline]
     pub(in crate::space) fn counts_at<'a>(
         &'a self,
-        space: Live<'a, R>,
+        space: LockedSpace<'a, R>,
         page: Vpn,
     ) -> &'a RegionCounts {
         match space.is_in_tracts() {
-            true => &self.tract_at(space, page).guarded.counts,
+            true => &self.tract_at(*space, page).guarded.counts,
             false => &space.get().account.counts,
         }
     }
@@ -315,11 +320,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     pub(super) fn found_in_tracts<'a>(
         &'a self,
-        space: Live<'a, R>,
+        space: LockedSpace<'a, R>,
         mut page: Vpn,
     ) -> Option<Found<'a, Region<R>>> {
         while page < F::USER_END {
-            let tract = self.tract_at(space, page);
+            let tract = self.tract_at(*space, page);
             let found = self.tract_tree(tract).first_ending_after(page.0);
             if found.is_some() || !space.is_whole() {
                 return found;
@@ -334,13 +339,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(super) fn walk_at<'a>(
         &'a self,
-        space: Live<'a, R>,
+        space: LockedSpace<'a, R>,
         page: Vpn,
     ) -> (Walk<'a, Region<R>>, Vpn) {
         if !space.is_divided() {
-            return (self.tree(space).walk(page.0), F::USER_END);
+            return (self.tree(*space).walk(page.0), F::USER_END);
         }
-        let tract = self.tract_at(space, page);
+        let tract = self.tract_at(*space, page);
         (self.tract_tree(tract).walk(page.0), tract.range().end)
     }
 

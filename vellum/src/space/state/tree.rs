@@ -1,8 +1,9 @@
-//! The regions of a space by address, for holders of the space's lock.
+//! The regions of a space by address.
 //!
 //! Whoever changes the tree shows a [`SeqWrite`]: faults that look while it
 //! lives start over, so a change of several steps is seen whole or not at all.
 
+use super::locked::LockedSpace;
 use super::manager::Vm;
 use super::region::{Region, RegionView, Traits};
 use super::spaces::Live;
@@ -71,17 +72,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(in crate::space) fn found_from<'a>(
         &'a self,
-        space: Live<'a, R>,
+        space: LockedSpace<'a, R>,
         page: Vpn,
     ) -> Option<Found<'a, Region<R>>> {
         match space.is_divided() {
-            false => self.tree(space).first_ending_after(page.0),
+            false => self.tree(*space).first_ending_after(page.0),
             true => self.found_in_tracts(space, page),
         }
     }
 
     /// The first region that ends after `page`, or none.
-    pub(in crate::space) fn region_from(&self, space: Live<'_, R>, page: Vpn) -> RegionHandle<R> {
+    pub(in crate::space) fn region_from(
+        &self,
+        space: LockedSpace<'_, R>,
+        page: Vpn,
+    ) -> RegionHandle<R> {
         self.found_from(space, page)
             .map_or(Handle::NONE, |found| found.item.handle())
     }
@@ -90,7 +95,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// may change them, but not which pages they hold.
     pub(in crate::space) fn for_regions<E>(
         &self,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         range: PageRange,
         mut each: impl FnMut(RegionHandle<R>, RegionView) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -111,14 +116,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether the space may have one region more, or a few ([`Arena::may_have_more`]). Asked once
     /// for `STEP` regions, because what tracts have is counted in all of them.
     #[inline]
-    fn may_have_region(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> bool {
+    fn may_have_region(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>, page: Vpn) -> bool {
         let here = self.counts_at(space, page).regions.get();
         here < STEP || here % STEP > MOST_SPARE || self.has_its_share(pin, space)
     }
 
     #[cold]
-    fn has_its_share(&self, pin: &Pin<'_>, space: Live<'_, R>) -> bool {
-        let regions = self.region_counts(space).regions.get();
+    fn has_its_share(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>) -> bool {
+        let regions = self.region_counts(*space).regions.get();
         // What tracts count are changes, and each may be read before another's.
         let has_share = regions as i64 <= 0 || self.regions.may_have_more(regions);
         if !has_share {
@@ -132,7 +137,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn make_region<'p>(
         &self,
         pin: &'p Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         page: Vpn,
     ) -> Result<Spare<'p, R>, OutOfMemory> {
         if !self.may_have_region(pin, space, page) {
@@ -154,7 +159,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn link_region(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         write: &SeqWrite<'_>,
         (spare, view): (Spare<'_, R>, &RegionView),
         original: Option<RegionHandle<R>>,
@@ -170,7 +175,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         spot: Spot<'_, Region<R>>,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
         (Spare { handle, room }, view): (Spare<'_, R>, &RegionView),
         original: Option<RegionHandle<R>>,
@@ -201,7 +206,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn split_region(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
         (head, kept): (RegionHandle<R>, PageRange),
         (Spare { handle: tail, room }, rest): (Spare<'_, R>, &RegionView),
@@ -233,7 +238,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn join_regions(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
         head: RegionHandle<R>,
         tail: RegionHandle<R>,
@@ -283,7 +288,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn unlink_region(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
         handle: RegionHandle<R>,
     ) -> Option<u32> {
@@ -297,7 +302,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn retire_region(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         handle: RegionHandle<R>,
     ) -> Option<u32> {
         let region = self.region(handle);
@@ -330,7 +335,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn resize_region(
         &self,
         pin: &Pin<'_>,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
         handle: RegionHandle<R>,
         range: PageRange,
@@ -345,7 +350,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let closes = grows && (R::KEEPS_RANGES || range.start != view.range.start);
         if closes {
             region.gate.close();
-            self.wait_out_region(pin, space, handle.raw());
+            self.wait_out_region(pin, *space, handle.raw());
         }
         if grows {
             self.tell_resized(pin, handle, range, offset);
@@ -380,7 +385,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// no stack. The bounds lie in one tract.
     pub(in crate::space) fn find_gap(
         &self,
-        space: Live<'_, R>,
+        space: LockedSpace<'_, R>,
         pages: u64,
         mut bounds: PageRange,
     ) -> Option<Vpn> {
@@ -404,7 +409,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Where a mapping that would end at `end` must end so that it leaves free
     /// what a region that grows down keeps free below itself. Nothing lies
     /// between `end` and the next region.
-    pub(in crate::space) fn end_below_stack(&self, space: Live<'_, R>, end: Vpn) -> Vpn {
+    pub(in crate::space) fn end_below_stack(&self, space: LockedSpace<'_, R>, end: Vpn) -> Vpn {
         if space.has_stack.load(Ordering::Relaxed) == 0 {
             return end;
         }
@@ -415,7 +420,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let limit = match above {
             Some(above) if above.item.view().traits.has(Traits::GROWS_DOWN) => above.start,
             // The next tract may begin with a stack.
-            None if space.is_in_tracts() => self.tract_at(space, Vpn(end.0 - 1)).range().end.0,
+            None if space.is_in_tracts() => self.tract_at(*space, Vpn(end.0 - 1)).range().end.0,
             _ => return end,
         };
         if limit == F::USER_END.0 {

@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering;
 
 use super::*;
+use crate::space::state::locked::HoldsSpace;
 
 const PAGE: u64 = 1000;
 const STORE: u64 = 3;
@@ -101,7 +102,7 @@ fn nobody_sleeps_under_a_pin() {
     let (vm, space) = world("");
     let guard = vm.lock_named(space).unwrap();
     let _pin = vm.pin();
-    let space = guard.space();
+    let space = guard.locked();
     (space.get().lock).lock(&vm.waits, vm.platform(), || vm.pin());
 }
 

@@ -57,3 +57,22 @@ fn space_has_no_other_rooms() {
     expected.sort_unstable();
     assert_eq!(rooms, expected);
 }
+
+/// A [`LockedSpace`](crate::space::state::locked::LockedSpace) is worth what those are who can make one.
+#[test]
+fn spaces_are_held_by_their_guard_and_where_nobody_can_be_at_work() {
+    let space = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/space");
+    let mut holders = Vec::new();
+    for room in ROOMS {
+        for entry in fs::read_dir(space.join(room)).expect("a room") {
+            let file = entry.expect("an entry").path();
+            let text = fs::read_to_string(&file).expect("text");
+            let count = text.matches("HoldsSpace<'a, R> for ").count();
+            let name = file.file_name().expect("a name").to_string_lossy();
+            holders.extend((0..count).map(|_| std::format!("{room}/{name}")));
+        }
+    }
+    holders.sort_unstable();
+    let expected = ["life/create.rs", "life/inspect.rs", "locks/lock.rs"];
+    assert_eq!(holders, expected);
+}

@@ -1,6 +1,7 @@
 //! What is found through names that somebody has kept: nothing of what has ended.
 
 use super::*;
+use crate::space::state::locked::HoldsSpace;
 
 #[test]
 fn a_region_that_ended_holds_no_page() {
@@ -8,7 +9,9 @@ fn a_region_that_ended_holds_no_page() {
     let space = vm.begin_space().unwrap();
     map(&vm, space, 0x100, MapRequest::anonymous(4, RW));
     touch(&vm, space, 0x101, Access::Write);
-    let handle = vm.region_from(vm.find_space(space).unwrap(), Vpn(0x100));
+    let guard = vm.lock_named(space).unwrap();
+    let handle = vm.region_from(guard.locked(), Vpn(0x100));
+    drop(guard);
     assert_eq!(vm.region(handle).range(), PageRange::new(Vpn(0x100), 4));
     vm.unmap(space, Vpn(0x100), 4).unwrap();
     assert!(vm.region(handle).range().is_empty());

@@ -303,4 +303,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let reclaim = self.reclaim();
         reclaim.map_or(ReclaimStats::default(), |reclaim| reclaim.counts.get())
     }
+
+    /// Has up to about `want` pages leave that are charged to a group; false if none can.
+    pub(in crate::space) fn reclaim_group(&self, id: GroupId, want: u64) -> bool {
+        let Some(reclaim) = self.reclaim() else {
+            return false;
+        };
+        let home = self.memory.home(&self.pin());
+        let scope = Scope::Group(id.place());
+        let freed = reclaim.shrink_all(self, scope, usize::from(home.0), want);
+        reclaim.counts.direct.add(1);
+        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
+        freed.is_some()
+    }
 }

@@ -6,7 +6,7 @@ use crate::frame::{Flags, Kind};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{Cleared, ClearsEntries, ReverseMap, Verdict};
-use crate::space::files::truncate::{Stale, StaleEntry};
+use crate::space::locks::stale::{Stale, StaleEntry};
 use crate::space::state::account::Resident;
 use crate::space::state::manager::Vm;
 use crate::sync::{Pin, Turn};

@@ -146,15 +146,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Counts that so many pages were looked up, and what that met.
-    pub(in crate::space) fn count_lookups(&self, pin: &Pin<'_>, pages: u64, visit: &VisitReport) {
-        let events = self.events(pin);
-        events.lookups.add(pages);
-        events.lookup_hits.add(u64::from(visit.hits));
-        events.lookup_misses.add(u64::from(visit.false_probes));
-        events.lookup_retries.add(u64::from(visit.lock_failures));
-    }
-
     /// Visits the entries of frames to which the caller has references, and
     /// drops the references. Neighbours in a file are looked up together.
     fn look_up(&self, pin: &Pin<'_>, taken: &Referenced, report: &mut ScanReport) {

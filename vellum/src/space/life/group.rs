@@ -2,15 +2,12 @@
 
 use core::fmt;
 
-use crate::addr::Pfn;
 use crate::platform::{GroupId, Platform};
-use crate::reclaim::Scope;
 use crate::rmap::ReverseMap;
 use crate::space::leaving::pressure::MOST_TRIES;
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{SpaceId, SpaceRecord};
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
 
@@ -193,45 +190,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Some(groups) = self.memory.groups() {
             groups.leave(id);
         }
-    }
-
-    /// Who is charged for what a call brings in that names no space: the group of the space
-    /// that the CPU has loaded.
-    #[inline]
-    pub(in crate::space) fn payer(&self, pin: &Pin<'_>) -> GroupId {
-        match self.memory.groups() {
-            Some(groups) if groups.are_in_use() => self.group_loaded(pin),
-            _ => GroupId::ROOT,
-        }
-    }
-
-    #[cold]
-    fn group_loaded(&self, pin: &Pin<'_>) -> GroupId {
-        let loaded = self.cpus.get(pin).delta.space.load(Ordering::Relaxed);
-        let space = self.find_space(SpaceId::from_bits(loaded));
-        space.map_or(GroupId::ROOT, |space| space.group())
-    }
-
-    /// The group that is charged for a frame.
-    pub(in crate::space) fn group_of_frame(&self, _pin: &Pin<'_>, frame: Pfn) -> GroupId {
-        let (first, _) = self.memory.view().span();
-        let found = self.memory.groups().and_then(|groups| {
-            let place = groups.of_frame(frame.0 - first.0);
-            groups.at(place)
-        });
-        found.unwrap_or(GroupId::ROOT)
-    }
-
-    /// Has up to about `want` pages leave that are charged to a group; false if none can.
-    pub(in crate::space) fn reclaim_group(&self, id: GroupId, want: u64) -> bool {
-        let Some(reclaim) = self.reclaim() else {
-            return false;
-        };
-        let home = self.memory.home(&self.pin());
-        let scope = Scope::Group(id.place());
-        let freed = reclaim.shrink_all(self, scope, usize::from(home.0), want);
-        reclaim.counts.direct.add(1);
-        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
-        freed.is_some()
     }
 }

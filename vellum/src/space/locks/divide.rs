@@ -69,14 +69,6 @@ fn is_between_regions<T: Item>(tree: RangeTree<'_, T>, cut: Vpn) -> bool {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// All pages.
-    pub(in crate::space) fn all_pages() -> PageRange {
-        PageRange {
-            start: Vpn(0),
-            end: F::USER_END,
-        }
-    }
-
     /// [`Space::divide`](crate::space::Space::divide).
     pub(crate) fn divide_space(&self, id: SpaceId, page: Vpn) -> Result<bool, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;

@@ -405,4 +405,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.unlock_tract(tract);
         }
     }
+
+    /// A page of the tract in which this CPU last mapped where it found room.
+    pub(in crate::space) fn last_mapped(&self, pin: &Pin<'_>, space: Live<'_, R>) -> Vpn {
+        let cpu = self.cpus.get(pin);
+        match cpu.mapped_in.load(Ordering::Relaxed) == space.key() {
+            true => Vpn(cpu.mapped_at.load(Ordering::Relaxed)),
+            false => Self::bounds().start,
+        }
+    }
 }

@@ -5,3 +5,4 @@ pub(super) mod divide;
 pub(super) mod flush;
 pub(super) mod lock;
 pub(super) mod lookup;
+pub(super) mod stale;

@@ -7,7 +7,6 @@ use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
-use crate::space::state::account::Resident;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::state::shortage::Shortage;
@@ -18,14 +17,6 @@ use crate::table::{Format, LockedTable, Marks};
 const MAX_AROUND: usize = u64::BITS as usize;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Which count a mapped page of an object belongs to.
-    pub(in crate::space) fn cache_kind(&self, object: u32) -> Resident {
-        match self.objects.get(object).kind() {
-            ObjectKind::File { .. } => Resident::File,
-            ObjectKind::SharedMemory => Resident::SharedMemory,
-        }
-    }
-
     /// The page of the region's object that a fault needs, with a reference.
     fn object_page(
         &self,

@@ -21,31 +21,7 @@ use crate::table::Format;
 #[must_use = "a call that fails undoes its cuts"]
 pub(super) struct Cuts([Option<Vpn>; 2]);
 
-/// Lowest page that is handed out unasked, so that null pointers fault.
-const LOWEST: Vpn = Vpn(16);
-
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Where pages may be mapped when the caller does not say.
-    pub(in crate::space) fn bounds() -> PageRange {
-        PageRange {
-            start: LOWEST,
-            // One page stays free, so that the end of a range is an address.
-            end: Vpn(F::USER_END.0 - 1),
-        }
-    }
-
-    /// A range that the format can map, if it is one.
-    pub(in crate::space) fn checked_range(start: Vpn, pages: u64) -> Result<PageRange, MapError> {
-        let end = start.0.checked_add(pages).ok_or(MapError::BadRange)?;
-        if pages == 0 || end > F::USER_END.0 {
-            return Err(MapError::BadRange);
-        }
-        Ok(PageRange {
-            start,
-            end: Vpn(end),
-        })
-    }
-
     /// Calls `change` with the lock of the space, if all of `range` is mapped.
     pub(in crate::space) fn with_covered(
         &self,

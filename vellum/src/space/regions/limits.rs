@@ -15,7 +15,6 @@ use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, RegionView, Traits};
-use crate::space::state::spaces::Live;
 use crate::table::Format;
 
 /// The regions that a call can add: a move cuts at four places, and a mapping at two.
@@ -176,22 +175,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 _ => return joined,
             }
         }
-    }
-
-    /// Pages and regions that a space in no tracts may still get.
-    pub(in crate::space) fn left(space: Live<'_, R>) -> (u64, u64) {
-        let limits = space.limits.get();
-        let counts = &space.get().account.counts;
-        let regions = u64::from(limits.regions);
-        (
-            limits.pages.saturating_sub(counts.pages.get()),
-            regions.saturating_sub(counts.regions.get()),
-        )
-    }
-
-    /// Locked pages that it may still get.
-    pub(in crate::space) fn left_to_lock(space: LockedSpace<'_, R>) -> u64 {
-        let most = space.limits.get().locked_pages;
-        most.saturating_sub(space.account.counts.locked.get())
     }
 }

@@ -11,7 +11,7 @@ use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Traits};
-use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::RegionHandle;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
@@ -287,15 +287,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // There may be more in other tracts.
             Err(MapError::NoGap) => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-
-    /// A page of the tract in which this CPU last mapped where it found room.
-    pub(in crate::space) fn last_mapped(&self, pin: &Pin<'_>, space: Live<'_, R>) -> Vpn {
-        let cpu = self.cpus.get(pin);
-        match cpu.mapped_in.load(Ordering::Relaxed) == space.key() {
-            true => Vpn(cpu.mapped_at.load(Ordering::Relaxed)),
-            false => Self::bounds().start,
         }
     }
 

@@ -5,6 +5,7 @@
 //! to the space when it loads another one. A question adds up both.
 
 use crate::addr::Vpn;
+use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use crate::sync::{Counter, Pin};
 use crate::table::Format;
 
 use super::error::MapError;
+use super::locked::LockedSpace;
 use super::manager::{Vm, VmCpu};
 use super::region::Traits;
 use super::spaces::{Live, SpaceId};
@@ -284,6 +286,31 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             space.limits.set(limits);
             Ok(())
         })
+    }
+
+    /// Pages and regions that a space in no tracts may still get.
+    pub(in crate::space) fn left(space: Live<'_, R>) -> (u64, u64) {
+        let limits = space.limits.get();
+        let counts = &space.get().account.counts;
+        let regions = u64::from(limits.regions);
+        (
+            limits.pages.saturating_sub(counts.pages.get()),
+            regions.saturating_sub(counts.regions.get()),
+        )
+    }
+
+    /// Locked pages that it may still get.
+    pub(in crate::space) fn left_to_lock(space: LockedSpace<'_, R>) -> u64 {
+        let most = space.limits.get().locked_pages;
+        most.saturating_sub(space.account.counts.locked.get())
+    }
+
+    /// Which count a mapped page of an object belongs to.
+    pub(in crate::space) fn cache_kind(&self, object: u32) -> Resident {
+        match self.objects.get(object).kind() {
+            ObjectKind::File { .. } => Resident::File,
+            ObjectKind::SharedMemory => Resident::SharedMemory,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::manager::Vm;
 use crate::addr::{Pfn, set_bits};
+use crate::frame::Kind;
 use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap};
 use crate::sync::bytes;
@@ -50,6 +51,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         entries.fetch_what_is_next();
         entries
+    }
+
+    /// Whether a page is private to the one entry that maps it (invariant 8). A yes stays true
+    /// while a fault is inside the entry's region: only a fork of this space could
+    /// map the page again, and it closes the region's gate and waits first. Reclaim may take the
+    /// page away meanwhile, and a pin may come: whoever relies on that looks again under the
+    /// table's lock.
+    ///
+    /// Pins come while the page is exclusive, and no mapping comes while it is pinned: they are
+    /// those of the space that maps it. It keeps the page whoever looks at it meanwhile.
+    pub(in crate::space) fn is_exclusive(&self, page: Pfn) -> bool {
+        let frame = self.memory.frame(page);
+        let counts = frame.counts();
+        frame.kind() == Kind::Anonymous
+            && counts.maps() == 1
+            && (counts.refs() == 1 || counts.pins() > 0)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory};
 use crate::object::{Aging, Objects, PageLocks, TwoLists};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::reclaim::Reclaim;
-use crate::rmap::{Env, ReverseMap};
+use crate::rmap::{Env, ReverseMap, VisitReport};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::swap::Swap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -412,6 +412,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if made != freed {
             cpu.count_resident(space, Resident::Table, made.wrapping_sub(freed));
         }
+    }
+
+    /// Counts that so many pages were looked up, and what that met.
+    pub(in crate::space) fn count_lookups(&self, pin: &Pin<'_>, pages: u64, visit: &VisitReport) {
+        let events = self.events(pin);
+        events.lookups.add(pages);
+        events.lookup_hits.add(u64::from(visit.hits));
+        events.lookup_misses.add(u64::from(visit.false_probes));
+        events.lookup_retries.add(u64::from(visit.lock_failures));
     }
 }
 

@@ -4,12 +4,15 @@
 //! Below all other rooms.
 
 pub(super) mod account;
+pub(super) mod aging;
+pub(super) mod charge;
 pub(super) mod entries;
 pub(super) mod error;
 pub(super) mod extras;
 pub(super) mod locked;
 pub(super) mod manager;
 pub(super) mod page;
+pub(super) mod range;
 pub(super) mod region;
 pub(super) mod shortage;
 pub(super) mod spaces;

@@ -49,12 +49,12 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
     (
         "exit and unmap",
-        r"(?x) ^vellum::space::((life::)?exit|(regions::)?(zap|unmap)|(files::)?truncate):: | exit_mm | zap_ | unmap_(vmas|region|page_range|single_vma|hugepage)
+        r"(?x) ^vellum::space::((life::)?exit|((regions|leaves)::)?(zap|unmap)|(files::)?truncate):: | exit_mm | zap_ | unmap_(vmas|region|page_range|single_vma|hugepage)
           | do_munmap | mmput | mm_release",
     ),
     (
         "fault",
-        r"(?x) ^vellum::space::((path::)?(fault|cow|file)|(state::)?page):: | do_(anonymous_page|no_page|wp_page|page_fault|user_addr_fault|fault|swap_page|cow_fault|read_fault|shared_fault)
+        r"(?x) ^vellum::space::((path|steps)::|fault::|cow::|file::|(state::)?page::) | do_(anonymous_page|no_page|wp_page|page_fault|user_addr_fault|fault|swap_page|cow_fault|read_fault|shared_fault)
           | handle_(mm|pte)_fault | page_fault | filemap_(nopage|fault|map_pages) | ^wp_page | ^install_page",
     ),
     (

@@ -16,13 +16,14 @@
 // `tests/rooms.rs` says which may use which.
 mod files;
 mod handle;
-mod large;
+mod leaves;
 mod leaving;
 mod life;
 mod locks;
 mod path;
 mod regions;
 mod state;
+mod steps;
 
 #[cfg(test)]
 mod flush_tests;
@@ -37,11 +38,10 @@ pub use files::tmpfs::FileStats;
 pub use handle::{
     File, Group, Mount, PinnedPages, ReadRequest, Reads, Space, WriteRequest, Writes,
 };
-pub use large::collapse::Collapse;
+pub use leaves::collapse::Collapse;
+pub use leaving::advise::Advice;
 pub use leaving::scan::ScanReport;
 pub use life::group::{GroupError, GroupStats};
-pub use path::fault::Resolved;
-pub use regions::advise::Advice;
 pub use regions::map::{MapRequest, Placement, Source};
 pub use regions::maps::MapEntry;
 pub use regions::remap::{RemapPlacement, Remapped};
@@ -51,3 +51,4 @@ pub use state::manager::Vm;
 pub use state::page::PageBytes;
 pub use state::region::{Region, RegionView, Traits};
 pub use state::spaces::{Loaded, SpaceId};
+pub use steps::fault::Resolved;

@@ -9,14 +9,11 @@
 
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::frame::Flags;
-use crate::object::{Inserted, NewPages, NewRun, Object, ObjectKind, RUN_PAGES, run_length};
-use crate::platform::{IoError, Platform};
+use crate::object::{NewPages, NewRun, Object, ObjectKind, RUN_PAGES, run_length};
+use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
-use crate::space::state::page::PageBytes;
-use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::Format;
 
@@ -142,56 +139,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         });
         result
-    }
-
-    /// Fills pages of a file in a row, the first at `first`, which are locked for us, with a
-    /// reference to each, from its store, and unlocks them. Those that cannot be read leave
-    /// the cache, and `failed` is told their indices.
-    pub(in crate::space) fn fill_run(
-        &self,
-        object: &Object<R::Object>,
-        store: u64,
-        (first, frames): (u64, &[Pfn]),
-        mut failed: impl FnMut(u64, IoError),
-    ) {
-        let platform = self.memory.unpinned_platform();
-        // SAFETY: the pages are locked and not up to date, so they are mapped nowhere and
-        // nobody else reads or writes them (invariant 10).
-        let whole = platform.and_then(|all| unsafe { all.read_pages(store, first, frames) });
-        for (index, &frame) in (first..).zip(frames) {
-            let read = whole.or_else(|_| {
-                // SAFETY: as above.
-                unsafe { platform?.read_page(store, index, frame) }
-            });
-            let pin = self.pin();
-            if let Err(error) = read {
-                self.objects.fill_failed(&self.memory, &pin, frame);
-                failed(index, error);
-                continue;
-            }
-            self.page_is_read(&pin, object, frame);
-        }
-    }
-
-    /// A page that is locked for us, with a reference, holds what its store has: it can
-    /// be used from now on.
-    pub(in crate::space) fn page_is_read(
-        &self,
-        pin: &Pin<'_>,
-        object: &Object<R::Object>,
-        frame: Pfn,
-    ) {
-        let index = self.memory.frame(frame).index();
-        let size = object.size();
-        let tail = self.within_page(size);
-        if index == self.page_of(size) && tail != 0 {
-            // The store may have what mappings stored past the end.
-            PageBytes::new(&self.memory, pin, frame).zero(tail..self.memory.frame_size());
-        }
-        debug_assert!(self.memory.frame(frame).has(Flags::LOCKED));
-        self.events(pin).page_reads.bump();
-        self.objects.filled(&self.memory, pin, frame);
-        self.note_inserted(pin, frame, Inserted::Cache);
-        self.memory.put(pin, frame);
     }
 }

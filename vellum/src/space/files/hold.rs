@@ -7,6 +7,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
+use crate::space::state::shortage::Lends;
 use crate::sync::{HeldRange, Pin};
 use crate::table::Format;
 
@@ -41,10 +42,8 @@ impl<P: Platform, F: Format, R: ReverseMap> HeldPages<'_, P, F, R> {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> HeldPages<'_, P, F, R> {
-    /// Does `work`, during which reclaim may have pages of the range leave memory. The caller
-    /// is not pinned.
-    pub(in crate::space) fn lend<T>(&self, work: impl FnOnce() -> T) -> T {
+impl<P: Platform, F: Format, R: ReverseMap> Lends for HeldPages<'_, P, F, R> {
+    fn lend(&self, work: &mut dyn FnMut() -> bool) -> bool {
         let (vm, writers) = (self.vm, &self.object.writers);
         if let Some(held) = &self.held {
             writers.lend(held, &vm.pin());

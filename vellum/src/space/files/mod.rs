@@ -20,7 +20,6 @@
 pub(super) mod ahead;
 pub(super) mod buffers;
 pub(super) mod create;
-pub(super) mod heap;
 pub(super) mod hold;
 pub(super) mod open;
 pub(super) mod pages;

@@ -7,6 +7,7 @@ use crate::ObjectId;
 use crate::object::Told;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::regions::unmap::EndsObjects;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::table::Format;
@@ -62,7 +63,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(file);
         }
         if self.objects.release(file.id.handle) {
-            self.destroy_object(file.id.handle);
+            self.end_object(file.id.handle);
         }
         Ok(())
     }

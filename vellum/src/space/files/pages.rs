@@ -11,7 +11,7 @@ use super::parts::FilePart;
 use super::read;
 use super::write::{self, Written};
 use crate::addr::Pfn;
-use crate::design::{AccessMarks, FileIo};
+use crate::design::AccessMarks;
 use crate::frame::Flags;
 use crate::object::{Inserted, LockedPage, Object};
 use crate::platform::Platform;
@@ -53,12 +53,6 @@ enum PageStep {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Whether files are read and written page by page.
-    #[inline]
-    pub(in crate::space) fn goes_by_page(&self) -> bool {
-        self.design.file_io == FileIo::Pages
-    }
-
     /// Writes to one page.
     #[inline(never)]
     pub(super) fn write_one(

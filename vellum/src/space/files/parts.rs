@@ -1,11 +1,7 @@
 //! What is read and written of a file at once, and how bytes and pages of it are counted.
 
-use crate::object::INDEX_END;
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
-use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
-use crate::table::Format;
 
 /// Bytes of an object that are being read, all of one page.
 ///
@@ -71,41 +67,5 @@ impl<P: Platform> Filling<'_, P> {
         self.page.zero(self.next..self.next + count);
         self.next += count;
         count
-    }
-}
-
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Most bytes of an object: what its tree of pages holds, and no more than a signed
-    /// offset of 64 bits can name.
-    pub const MAX_SIZE: u64 = {
-        let pages = (i64::MAX as u64) >> F::FRAME_SHIFT;
-        match pages < INDEX_END {
-            true => i64::MAX as u64,
-            false => INDEX_END << F::FRAME_SHIFT,
-        }
-    };
-
-    /// The page of a byte.
-    pub(super) fn page_of(&self, byte: u64) -> u64 {
-        byte >> self.memory.frame_shift()
-    }
-
-    /// Pages that so many bytes need.
-    pub(super) fn pages_for(&self, bytes: u64) -> u64 {
-        self.page_of(bytes) + u64::from(self.within_page(bytes) != 0)
-    }
-
-    /// Bytes in so many pages, as far as an object holds.
-    pub(in crate::space) fn bytes_in(&self, pages: u64) -> u64 {
-        let most = Self::MAX_SIZE >> self.memory.frame_shift();
-        match pages > most {
-            true => Self::MAX_SIZE,
-            false => pages << self.memory.frame_shift(),
-        }
-    }
-
-    /// Where a byte lies in its page.
-    pub(super) fn within_page(&self, byte: u64) -> usize {
-        byte as usize & (self.memory.frame_size() - 1)
     }
 }

@@ -7,10 +7,10 @@ use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::path::fault::{Fault, FaultStep, Resolved};
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::table::{Format, LockedTable};
 
 /// Why a range could not be pinned. Nothing stays pinned.

@@ -20,9 +20,10 @@ use crate::frame::{Flags, Frame, Kind};
 use crate::object::{ObjectId, Pass, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
+use crate::space::leaves::zap::Zap;
 use crate::space::locks::flush::Lost;
 use crate::space::locks::stale::{Stale, StaleEntry};
-use crate::space::regions::zap::Zap;
+use crate::space::regions::unmap::EndsObjects;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
@@ -355,22 +356,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.objects.release_named(&pin, id)
         };
         if is_last.ok_or(FileError::NoObject)? {
-            self.destroy_object(id.handle);
+            self.end_object(id.handle);
         }
         Ok(())
-    }
-
-    /// Ends an object without users: writes what is dirty, drops its pages.
-    pub(in crate::space) fn destroy_object(&self, handle: u32) {
-        if self.write_back_all(handle).error.is_some() {
-            self.events(&self.pin()).lost_objects.bump();
-        }
-        self.drop_pages(handle, 0..u64::MAX);
-        self.objects.retire(&self.pin(), handle);
     }
 
     /// The space a table belongs to, by handle, for reports.
     pub(crate) fn space_named_by(&self, handle: u32) -> SpaceId {
         self.live_at(handle).id()
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> EndsObjects for Vm<P, F, R> {
+    fn end_object(&self, handle: u32) {
+        if self.write_back_all(handle).error.is_some() {
+            self.events(&self.pin()).lost_objects.bump();
+        }
+        self.drop_pages(handle, 0..u64::MAX);
+        self.objects.retire(&self.pin(), handle);
     }
 }

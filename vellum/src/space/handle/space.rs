@@ -6,11 +6,10 @@ use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::files::pin::PinError;
-use crate::space::large::collapse::Collapse;
+use crate::space::leaves::collapse::Collapse;
+use crate::space::leaving::advise::Advice;
 use crate::space::leaving::scan::ScanReport;
 use crate::space::life::group::GroupError;
-use crate::space::path::fault::Resolved;
-use crate::space::regions::advise::Advice;
 use crate::space::regions::map::MapRequest;
 use crate::space::regions::maps::MapEntry;
 use crate::space::regions::remap::{RemapPlacement, Remapped};
@@ -18,6 +17,7 @@ use crate::space::state::account::{Limits, SpaceStats};
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Loaded, SpaceId};
+use crate::space::steps::fault::Resolved;
 use crate::table::Format;
 
 /// An address space: its name, and the manager that has it.

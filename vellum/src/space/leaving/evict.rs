@@ -23,7 +23,7 @@ use crate::object::Object;
 use crate::platform::Platform;
 use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Rule, Taken, Used, Walked, judge};
 use crate::rmap::{ReverseMap, Verdict};
-use crate::space::large::contiguous::FoundRun;
+use crate::space::leaves::contiguous::FoundRun;
 use crate::space::state::manager::Vm;
 use crate::space::state::page::FoundPage;
 use crate::swap::SwapOutError;

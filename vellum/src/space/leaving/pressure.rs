@@ -13,9 +13,8 @@ use crate::frame::Relief;
 use crate::platform::{GroupId, NodeId, Platform};
 use crate::reclaim::{ReclaimStats, Scope};
 use crate::rmap::ReverseMap;
-use crate::space::files::hold::HeldPages;
 use crate::space::state::manager::Vm;
-use crate::space::state::shortage::{Lack, Shortage};
+use crate::space::state::shortage::{Lack, Lends, MakesRoom};
 use crate::table::{Format, uses_windows};
 
 /// Times that room is made in one way for one call at most; each time twice as much as the time
@@ -45,59 +44,11 @@ struct Effort {
     rescues: u32,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Does `call`, and does it again after room was made if it ran out of memory. The caller is
-    /// not pinned and holds no lock but ranges of objects; a call that fails leaves nothing
-    /// behind.
-    #[inline(always)]
-    pub(in crate::space) fn with_room<T, E: Shortage>(
-        &self,
-        mut call: impl FnMut() -> Result<T, E>,
-    ) -> Result<T, E> {
-        match call() {
-            Err(error) if error.is_shortage() => self.with_room_made(error, None, call),
-            result => result,
-        }
-    }
-
-    /// [`Vm::with_room`] of a call that holds a range of an object and keeps it: while room is
-    /// made, reclaim may take pages there.
-    #[inline(always)]
-    pub(in crate::space) fn with_room_beside<T, E: Shortage>(
-        &self,
-        held: &HeldPages<'_, P, F, R>,
-        mut call: impl FnMut() -> Result<T, E>,
-    ) -> Result<T, E> {
-        match call() {
-            Err(error) if error.is_shortage() => self.with_room_made(error, Some(held), call),
-            result => result,
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn with_room_made<T, E: Shortage>(
-        &self,
-        error: E,
-        held: Option<&HeldPages<'_, P, F, R>>,
-        mut call: impl FnMut() -> Result<T, E>,
-    ) -> Result<T, E> {
-        let lack = error.lack();
-        let mut result = Err(error);
-        self.make_room_for(lack, held, &mut || {
-            result = call();
-            result.as_ref().err().and_then(E::lack)
-        });
-        result
-    }
-
-    /// Makes room until `call` lacks nothing any more, or there is no way left; under a pin of the
-    /// caller's there is none. `call` says what it lacks. (What calls return is of no interest
-    /// here, so that this is compiled once.)
+impl<P: Platform, F: Format, R: ReverseMap> MakesRoom for Vm<P, F, R> {
     fn make_room_for(
         &self,
         mut lack: Option<Lack>,
-        held: Option<&HeldPages<'_, P, F, R>>,
+        held: Option<&dyn Lends>,
         call: &mut dyn FnMut() -> Option<Lack>,
     ) {
         let mut effort = Effort::default();
@@ -135,7 +86,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             lack = call();
         }
     }
+}
 
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// What helps a call on this CPU that found none of something.
     fn relief(&self) -> Relief {
         self.memory.take_refusal(&self.pin())

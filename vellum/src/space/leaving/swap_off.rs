@@ -11,11 +11,12 @@ use crate::object::ObjectId;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::locks::lookup::Lookup;
-use crate::space::path::fault::{Fault, FaultStep, Resolved};
 use crate::space::path::swap_shared::Loading;
+use crate::space::regions::unmap::EndsObjects;
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::swap::{Swap, SwapOffError};
 use crate::table::{Entry, Format};
 
@@ -67,7 +68,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             let more = self.object_back(swap, area, id.handle);
             if self.objects.release(id.handle) {
-                self.destroy_object(id.handle);
+                self.end_object(id.handle);
             }
             match more {
                 Ok(more) => *back += more,

@@ -13,7 +13,7 @@ use crate::frame::{Flags, Kind};
 use crate::platform::{Platform, SlotError};
 use crate::reclaim::Rule;
 use crate::rmap::{ReverseMap, Verdict};
-use crate::space::large::contiguous::FoundRun;
+use crate::space::leaves::contiguous::FoundRun;
 use crate::space::locks::stale::{Stale, StaleEntry};
 use crate::space::state::account::Resident;
 use crate::space::state::manager::Vm;

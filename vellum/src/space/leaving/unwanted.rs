@@ -17,7 +17,7 @@ use crate::addr::{PageRange, Pfn};
 use crate::frame::{Flags, Frame, Kind};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
-use crate::space::large::contiguous::FoundRun;
+use crate::space::leaves::contiguous::FoundRun;
 use crate::space::locks::stale::{Stale, StaleEntry};
 use crate::space::state::account::Resident;
 use crate::space::state::manager::Vm;

@@ -2,9 +2,9 @@
 
 use crate::platform::{CpuSet, Flush, GroupId, Platform};
 use crate::rmap::ReverseMap;
+use crate::space::leaves::zap::Zap;
 use crate::space::locks::lock::Beside;
 use crate::space::regions::unmap::DeadObjects;
-use crate::space::regions::zap::Zap;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;

@@ -11,9 +11,9 @@ use crate::addr::{PageRange, Vpn};
 use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
-use crate::space::state::spaces::{Live, SpaceRecord};
+use crate::space::state::spaces::Live;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{ActiveSet, CpuRoom, Pin};
+use crate::sync::{CpuRoom, Pin};
 use crate::table::{FlushTarget, Format, Gather};
 
 /// Entries of a space that are being taken away without its lock, and whose CPUs are flushed
@@ -28,6 +28,19 @@ impl Drop for TakenAway<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// While it lives, entries are cleared whose CPUs are flushed before it is dropped.
+pub(in crate::space) struct DelayedFlush<'a, P: Platform, F: Format, R: ReverseMap> {
+    vm: &'a Vm<P, F, R>,
+    pin: &'a Pin<'a>,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Drop for DelayedFlush<'_, P, F, R> {
+    #[inline]
+    fn drop(&mut self) {
+        self.vm.rmap.delay_ends(&self.vm.env(self.pin));
     }
 }
 
@@ -162,15 +175,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.active_set(space.get()).after_change(room)
     }
 
-    /// Who has entered `space`, to be asked later.
-    #[inline]
-    pub(in crate::space) fn active_set<'a>(&self, space: &'a SpaceRecord<R>) -> ActiveSet<'a> {
-        ActiveSet::new(
-            &space.active,
-            self.has_many_cpus.then_some(&space.many_active),
-        )
-    }
-
     #[inline]
     pub(in crate::space) fn gather<'a>(
         &'a self,
@@ -194,5 +198,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // SAFETY: the core puts in references that entries held, and tables that
         // `unlink_if_empty` unlinked; callers name the CPUs of the space (invariant 6).
         unsafe { Gather::new(&self.memory, &*self.table_pages, pin, target) }
+    }
+
+    /// Tells reverse mapping that entries are about to be cleared. Made before the gather
+    /// that flushes, and so dropped after it.
+    #[inline]
+    pub(in crate::space) fn delay_flush<'a>(
+        &'a self,
+        pin: &'a Pin<'a>,
+    ) -> DelayedFlush<'a, P, F, R> {
+        self.rmap.delay_begins(&self.env(pin));
+        DelayedFlush { vm: self, pin }
     }
 }

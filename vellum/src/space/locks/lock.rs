@@ -96,7 +96,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         lock.lock(&self.waits, platform, || self.pin());
     }
 
-    pub(super) fn unlock_tract(&self, tract: &Tract) {
+    pub(in crate::space) fn unlock_tract(&self, tract: &Tract) {
         let (lock, platform) = (&tract.guarded.lock, self.memory.platform());
         lock.unlock(&self.waits, platform, || self.pin());
     }
@@ -282,19 +282,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             space.named(id).ok_or(MapError::NoSpace)?;
             work(pin, space)
         })?
-    }
-
-    /// The same without tracts.
-    #[inline]
-    pub(in crate::space) fn with_undivided<'a, T>(
-        &'a self,
-        id: SpaceId,
-        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> Result<T, MapError>,
-    ) -> Result<T, MapError> {
-        self.with_locked(id, |pin, space| {
-            self.undivide(pin, space)?;
-            work(pin, space)
-        })
     }
 
     /// Does `work` beside others with what guards a range of pages locked, pinned. It gets the

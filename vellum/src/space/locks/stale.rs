@@ -1,10 +1,10 @@
 //! Entries that were cleared or changed without the space's lock, until no CPU knows them as they
 //! were.
 
+use super::flush::TakenAway;
 use crate::addr::{Pfn, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::locks::flush::TakenAway;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::Live;
 use crate::sync::Pin;

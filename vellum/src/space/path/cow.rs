@@ -1,27 +1,18 @@
 //! Stores to private pages that others may see: reuse or copy.
 
-use super::fault::{Fault, FaultStep, Resolved};
 use crate::addr::Pfn;
 use crate::design::Superpages;
 use crate::frame::{Kind, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
-use crate::rmap::{Place, ReverseMap, Run};
+use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
 use crate::space::state::error::FaultError;
 use crate::space::state::extras::TakenFrame;
 use crate::space::state::manager::Vm;
-use crate::sync::Pin;
+use crate::space::steps::entry::Replaced;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::table::{Format, LockedTable, Marks, Users};
-
-/// A page that takes the place of another in one entry of a table.
-pub(in crate::space) struct Replaced {
-    pub(in crate::space) index: usize,
-    pub(in crate::space) old: Pfn,
-    pub(in crate::space) new: Pfn,
-    /// The entry that maps the new page.
-    pub(in crate::space) leaf: u64,
-}
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// A store hit a write-protected `entry` of a private mapping.
@@ -137,43 +128,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.rmap.finish(&env, ctx);
         fault.cpu.events.cow_reuses.bump();
         FaultStep::Done(Resolved::Upgraded)
-    }
-
-    /// Puts the copy in the place of the old page, whose reference passes to the
-    /// caller. No CPU uses the old page any more when the new one appears:
-    /// otherwise one thread could go on reading the old one after another has
-    /// stored to the new one and told it so.
-    pub(in crate::space) fn replace_page(
-        &self,
-        pin: &Pin<'_>,
-        place: Place<'_, R::Region, R::Space>,
-        table: &LockedTable<'_, F>,
-        replaced: &Replaced,
-        ctx: &mut R::Ctx,
-    ) {
-        let Replaced {
-            index,
-            old,
-            new,
-            leaf,
-        } = *replaced;
-        let env = self.env(pin);
-        let pte = table.pte(index);
-        let page = table.page(index);
-        self.own_privately(self.memory.frame(new), place.space, page);
-        table.clear(index, Users::Hardware);
-        self.flush_locked_page(pin, self.live_at(place.space), page);
-        if old != self.zero_page {
-            let gone = Run::single(old, pte, page);
-            self.rmap.remove(&env, ctx, &gone, place);
-            let before = self.memory.frame(old).remove_mapping();
-            if before.maps() == 1 && self.memory.frame(old).kind() == Kind::Anonymous {
-                self.rmap.unmapped(&env, old);
-                self.note_removed(pin, old);
-            }
-        }
-        let run = Run::single(new, pte, page);
-        self.rmap.add(&env, ctx, &run, place, true);
-        table.fill(index, leaf);
     }
 }

@@ -12,143 +12,17 @@
 //! What must wait, for a page lock or for the backing store, first lets go of
 //! region and pin and then starts over.
 
-use crate::addr::{Access, Pfn, Prot, Vpn};
+use crate::addr::{Access, Vpn};
 use crate::design::{FaultLock, Superpages};
-use crate::frame::{Frame, Kind, OutOfMemory, Request, Site};
-use crate::object::Inserted;
+use crate::frame::{Request, Site};
 use crate::platform::Platform;
-use crate::rmap::{Place, ReverseMap, Run};
-use crate::space::locks::lookup::{Entered, Lookup};
-use crate::space::state::account::Resident;
+use crate::rmap::ReverseMap;
+use crate::space::locks::lookup::Lookup;
 use crate::space::state::error::FaultError;
-use crate::space::state::manager::{Vm, VmCpu};
-use crate::space::state::region::RegionView;
-use crate::space::state::spaces::{Live, SpaceId};
-use crate::sync::Pin;
-use crate::sync::atomic::Ordering;
-use crate::table::{Format, LockedTable, Marks, Tables, Users};
-
-/// What resolving a fault took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Resolved {
-    /// The page was mapped.
-    Mapped,
-    /// The entry was there and got the right that was missing.
-    Upgraded,
-    /// The page was copied, and the copy mapped.
-    Copied,
-    /// The entry allowed the access already: another CPU was faster, or the
-    /// hardware had an old translation.
-    Spurious,
-}
-
-/// What to do next about a fault.
-pub(in crate::space) enum FaultStep {
-    /// It is resolved.
-    Done(Resolved),
-    /// Something changed meanwhile: start over.
-    Again,
-    /// Wait for the page lock; a reference to the page comes with it.
-    Wait(Pfn),
-    /// Fill the page from the backing store; it is locked for us, and a
-    /// reference comes with it.
-    Fill(Pfn),
-    /// Fill the pages of a superpage, of which this is the first, from the backing store; all are
-    /// locked for us, and a reference to each comes with it.
-    FillSuperpage(Pfn),
-    /// Read the page, which is in the swap cache and locked for us, from its swap area; a
-    /// reference comes with it.
-    SwapIn(Pfn),
-    /// Extend the stack above the page.
-    Grow,
-}
-
-/// A fault on its way.
-pub(in crate::space) struct Fault<'a, P: Platform, F: Format, R: ReverseMap> {
-    pub(in crate::space) vm: &'a Vm<P, F, R>,
-    pub(in crate::space) pin: &'a Pin<'a>,
-    pub(in crate::space) cpu: &'a VmCpu,
-    pub(in crate::space) space: Live<'a, R>,
-    pub(in crate::space) entered: Entered<'a, R>,
-    pub(in crate::space) page: Vpn,
-    pub(in crate::space) access: Access,
-    /// The lowest table there was on the way to the page, and its level.
-    pub(in crate::space) lowest: (Pfn, u32),
-}
-
-impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
-    /// The region's properties.
-    #[inline]
-    pub(in crate::space) fn view(&self) -> RegionView {
-        self.entered.region.view()
-    }
-
-    #[inline]
-    pub(in crate::space) fn place(&self) -> Place<'a, R::Region, R::Space> {
-        self.entered.region.place(self.space)
-    }
-
-    /// Counts entries made (or, wrapping, unmade). The CPU has the space
-    /// loaded since the fault began.
-    #[inline]
-    pub(in crate::space) fn count_resident(&self, kind: Resident, count: u64) {
-        debug_assert!(self.cpu.delta.space.load(Ordering::Relaxed) == self.space.key());
-        self.cpu.count_loaded(kind, count);
-    }
-
-    /// Counts tables made.
-    #[inline]
-    pub(in crate::space) fn count_tables(&self, made: u32) {
-        self.cpu.events.tables_made.add(u64::from(made));
-        self.count_resident(Resident::Table, u64::from(made));
-    }
-
-    /// Index of the page's entry in a level-1 table.
-    #[inline]
-    pub(in crate::space) fn index(&self) -> usize {
-        F::index(self.page, 1)
-    }
-
-    /// The tables of the space.
-    #[inline]
-    fn tables(&self) -> Tables<'a, P, F> {
-        self.vm.tables(self.pin, self.space)
-    }
-
-    /// The table found on the way to the page, locked, if it is of level 1 and
-    /// still linked.
-    #[inline(always)]
-    pub(in crate::space) fn lock_found(&self) -> Option<LockedTable<'a, F>> {
-        let (table, level) = self.lowest;
-        if level > 1 {
-            return None;
-        }
-        let whole = self.vm.tables_lock(self.space);
-        LockedTable::lock(&self.vm.memory, self.pin, table, whole)
-    }
-
-    /// The table for the page, locked. A leaf that covers more than the page
-    /// may stand in it; its level tells.
-    #[inline]
-    pub(super) fn lock_table(&self) -> Result<LockedTable<'a, F>, OutOfMemory> {
-        if let Some(locked) = self.lock_found() {
-            locked.fetch_behind(self.index());
-            return Ok(locked);
-        }
-        let mut made = 0;
-        let table = self.tables().by_turns().lock_or_make(self.page, &mut made);
-        self.count_tables(made);
-        table
-    }
-
-    /// The table for the page, locked, if its entry is still empty.
-    pub(super) fn lock_empty(&self) -> Result<Option<LockedTable<'a, F>>, OutOfMemory> {
-        let table = self.lock_table()?;
-        let empty = table.level() == 1 && table.load(self.index()) == 0;
-        // Not `then_some`, which would move the table twice.
-        Ok(if empty { Some(table) } else { None })
-    }
-}
+use crate::space::state::manager::Vm;
+use crate::space::state::spaces::SpaceId;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
+use crate::table::{Format, Marks, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::fault`](crate::space::Space::fault).
@@ -392,120 +266,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             })
     }
 
-    /// Maps a private page that nobody else knows, if the entry is as
-    /// `expected` under the table's lock. `Ok(false)` if it is not.
-    pub(in crate::space) fn install_private(
+    /// [`Vm::resolve_present`], after which the table may be one to promote.
+    #[inline(never)]
+    pub(in crate::space) fn resolve_in_run(
         &self,
         fault: &Fault<'_, P, F, R>,
-        frame: Pfn,
-        expected: impl FnOnce(&LockedTable<'_, F>) -> bool,
-    ) -> Result<bool, OutOfMemory> {
-        let env = self.env(fault.pin);
-        let mut ctx = R::Ctx::default();
-        let prepared = self.prepare_private(fault, &mut ctx);
-        let table = match prepared.and_then(|()| fault.lock_table()) {
-            Ok(found) => found,
-            Err(error) => {
-                self.rmap.finish(&env, ctx);
-                return Err(error);
-            }
-        };
-        let installs = table.level() == 1 && expected(&table);
-        if installs {
-            let index = fault.index();
-            self.own_privately(self.memory.frame(frame), fault.space.handle(), fault.page);
-            let run = Run::single(frame, table.pte(index), fault.page);
-            self.rmap.add(&env, &mut ctx, &run, fault.place(), true);
-            table.fill(
-                index,
-                F::leaf(frame, 1, fault.entered.region.prot(), Marks::DIRTY),
-            );
-            table.count_made(1);
-            drop(table);
-        } else {
-            self.leave_table(fault.pin, fault.space, table);
-        }
-        self.rmap.finish(&env, ctx);
-        Ok(installs)
-    }
-
-    /// Makes sure that reverse mapping can add a private page to the region.
-    #[inline]
-    pub(in crate::space) fn prepare_private(
-        &self,
-        fault: &Fault<'_, P, F, R>,
-        ctx: &mut R::Ctx,
-    ) -> Result<(), OutOfMemory> {
-        self.prepare_privates(fault, ctx, 1)
-    }
-
-    /// The same for some of them.
-    #[inline]
-    pub(super) fn prepare_privates(
-        &self,
-        fault: &Fault<'_, P, F, R>,
-        ctx: &mut R::Ctx,
-        count: usize,
-    ) -> Result<(), OutOfMemory> {
-        let env = self.env(fault.pin);
-        let region = fault.entered.region.region_ref();
-        self.rmap.prepare(&env, ctx, fault.place(), count)?;
-        self.rmap.prepare_private(&env, self, region)
-    }
-
-    /// What follows [`Vm::install_private`], whatever it said.
-    pub(in crate::space) fn finish_private(
-        &self,
-        fault: &Fault<'_, P, F, R>,
-        frame: Pfn,
-        installed: Result<bool, OutOfMemory>,
-        resolved: Resolved,
+        entry: u64,
     ) -> Result<FaultStep, FaultError> {
-        if let Ok(true) = installed {
-            fault.entered.region.note_private();
-            fault.count_resident(Resident::Anonymous, 1);
-            self.note_inserted(fault.pin, frame, Inserted::Anonymous);
-            return Ok(FaultStep::Done(resolved));
+        let step = self.resolve_present(fault, entry)?;
+        if let FaultStep::Done(Resolved::Mapped | Resolved::Upgraded | Resolved::Copied) = step {
+            self.promote_if_full(fault);
         }
-        self.memory.put(fault.pin, frame);
-        installed?;
-        Ok(FaultStep::Again)
-    }
-
-    /// Makes a frame that nobody else knows a private page of `space`, mapped once.
-    #[inline]
-    pub(in crate::space) fn own_privately(&self, frame: &Frame, space: u32, page: Vpn) {
-        frame.set_kind(Kind::Anonymous);
-        frame.set_owner(space);
-        frame.set_index(page.0, 0);
-        frame.init_counts(1, 1);
-    }
-
-    /// First load from a private page without object: the shared zero page.
-    pub(in crate::space) fn map_zero_page(
-        &self,
-        fault: &Fault<'_, P, F, R>,
-    ) -> Result<FaultStep, FaultError> {
-        let prot: Prot = fault.entered.region.prot().read_only();
-        let leaf = F::leaf(self.zero_page, 1, prot, Marks::ACCESSED);
-        let made = match fault.lowest.1 {
-            1 => 0,
-            _ => {
-                let tables = fault.tables().by_turns();
-                tables.link_leaf(fault.page, fault.lowest, leaf)?
-            }
-        };
-        if made > 0 {
-            fault.count_tables(made);
-        } else {
-            let Some(table) = fault.lock_empty()? else {
-                return Ok(FaultStep::Again);
-            };
-            table.fill(fault.index(), leaf);
-            table.count_made(1);
-        }
-        fault.count_resident(Resident::Zero, 1);
-        fault.cpu.events.zero_maps.bump();
-        Ok(FaultStep::Done(Resolved::Mapped))
+        Ok(step)
     }
 }

@@ -1,8 +1,8 @@
 //! Faults on pages of objects, and objects as their users see them.
 
-use super::fault::{Fault, FaultStep, Resolved};
 use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
+use crate::design::FileIo;
 use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
 use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
 use crate::platform::Platform;
@@ -10,6 +10,7 @@ use crate::rmap::{ReverseMap, Run};
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::state::shortage::Shortage;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::sync::{Turn, bytes};
 use crate::table::{Format, LockedTable, Marks};
 
@@ -380,5 +381,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = self.pin();
             Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
         })
+    }
+
+    /// Whether files are read and written page by page.
+    #[inline]
+    pub(in crate::space) fn goes_by_page(&self) -> bool {
+        self.design.file_io == FileIo::Pages
     }
 }

@@ -14,12 +14,11 @@
 //!
 //! Only the page that is stored to is marked as accessed and dirty. The others are zero and
 //! nobody has used them; the processor marks them when somebody does. So aging sees which
-//! pages of a folio are in use. Those of a contiguous run ([`crate::space::large::contiguous`]) are marked
+//! pages of a folio are in use. Those of a contiguous run ([`crate::space::leaves::contiguous`]) are marked
 //! together.
 //!
 //! [`Advice::Folio`]: crate::space::Advice::Folio
 
-use super::fault::{Fault, FaultStep, Resolved};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::Folio;
 use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site};
@@ -31,6 +30,7 @@ use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, Traits};
 use crate::space::state::spaces::SpaceId;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::table::{Format, LockedTable, Marks};
 
 /// The smaller one.

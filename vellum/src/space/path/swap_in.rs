@@ -7,7 +7,6 @@
 
 use core::ops::Range;
 
-use super::fault::{Fault, FaultStep, Resolved};
 use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, NoPage, Request, Site};
 use crate::object::Inserted;
@@ -16,7 +15,7 @@ use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
-use crate::space::state::spaces::Live;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::swap::{FromSwap, GROUP, InSwap, Swap};
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Users};
@@ -264,16 +263,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let leaf = F::leaf(frame, 1, fault.entered.region.prot(), Marks::DIRTY);
         table.update(index, Users::Hardware, |_| leaf);
         Some(frame)
-    }
-
-    /// An entry of `space` that named a slot was cleared, under the lock of its table.
-    #[cold]
-    #[inline(never)]
-    pub(in crate::space) fn drop_swapped(&self, pin: &Pin<'_>, space: Live<'_, R>, entry: u64) {
-        if let Some(swap) = self.swap() {
-            swap.drop_entry(&self.memory, pin, F::swapped(entry).slot);
-        }
-        self.count_resident(pin, space, Resident::Swap, u64::MAX);
     }
 
     /// Makes the entry at `index` of a child's table name the slot that the one of the

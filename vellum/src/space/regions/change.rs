@@ -14,7 +14,9 @@ use crate::space::state::region::{NewWord, RegionView, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::{RegionHandle, Spare};
 use crate::sync::Pin;
+use crate::sync::SeqWrite;
 use crate::table::Format;
+use core::ops::ControlFlow;
 
 /// The pages before which regions were cut to hold a range of whole regions.
 #[derive(Clone, Copy, Default)]
@@ -312,5 +314,69 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         drop(write);
         first.gate.open();
         head
+    }
+
+    /// Whether every page of `range` lies in some region.
+    pub(in crate::space) fn is_covered(&self, space: LockedSpace<'_, R>, range: PageRange) -> bool {
+        let mut next = range.start;
+        let _ = self.for_regions(space, range, |_, view| {
+            if view.range.start > next {
+                return Err(ControlFlow::<()>::Break(()));
+            }
+            next = view.range.end;
+            Ok(())
+        });
+        next >= range.end
+    }
+
+    /// Changes which pages a region holds; each that it has before and after shows
+    /// the same. The region keeps its place among the others.
+    pub(in crate::space) fn resize_region(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        _write: &SeqWrite<'_>,
+        handle: RegionHandle<R>,
+        range: PageRange,
+    ) {
+        let region = self.region(handle);
+        let view = region.view();
+        let moved = range.start.0.wrapping_sub(view.range.start.0);
+        let offset = view.offset.wrapping_add(moved);
+        let grows = range.pages() > view.range.pages();
+        // A fault that saw the new start with the old offset would give its
+        // page the linear index of another.
+        let closes = grows && (R::KEEPS_RANGES || range.start != view.range.start);
+        if closes {
+            region.gate.close();
+            self.wait_out_region(pin, *space, handle.raw());
+        }
+        if grows {
+            self.tell_resized(pin, handle, range, offset);
+        }
+        let apply = || {
+            region.set_range(range, offset);
+            self.tree_at(space, view.range.start).resize(
+                view.range.start.0,
+                range.start.0,
+                range.end.0,
+            );
+        };
+        if view.object == 0 {
+            apply();
+        } else {
+            self.objects
+                .regions(&self.regions, view.object)
+                .change(pin, handle, apply);
+        }
+        if !grows {
+            self.tell_resized(pin, handle, range, offset);
+        }
+        if closes {
+            region.gate.open();
+        }
+        let growth = range.pages().wrapping_sub(view.range.pages());
+        self.counts_at(space, view.range.start)
+            .count_pages(view.traits, growth);
     }
 }

@@ -11,10 +11,12 @@
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::state::account::Limits;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, RegionView, Traits};
+use crate::space::state::spaces::SpaceId;
 use crate::table::Format;
 
 /// The regions that a call can add: a move cuts at four places, and a mapping at two.
@@ -175,5 +177,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 _ => return joined,
             }
         }
+    }
+
+    /// [`Space::set_limits`](crate::space::Space::set_limits).
+    pub(crate) fn set_limits(&self, id: SpaceId, limits: Limits) -> Result<(), MapError> {
+        self.with_locked(id, |_, space| {
+            space.limits.set(limits);
+            Ok(())
+        })
     }
 }

@@ -1,10 +1,10 @@
 //! munmap.
 
 use super::limits::{Change, MayCut};
-use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::leaves::zap::Zap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
@@ -147,6 +147,12 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
         }
         write
     }
+}
+
+/// Ends objects, which have pages to be written or freed (`files/truncate.rs`).
+pub(in crate::space) trait EndsObjects {
+    /// Ends an object without users: writes what is dirty, drops its pages.
+    fn end_object(&self, handle: u32);
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -311,7 +317,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut object = first;
         while object != 0 {
             let next = self.objects.get(object).free_link().load(Ordering::Relaxed);
-            self.destroy_object(object);
+            self.end_object(object);
             object = next;
         }
     }

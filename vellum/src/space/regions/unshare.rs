@@ -5,11 +5,11 @@ use crate::frame::{Kind, NoPage, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::path::cow::Replaced;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::RegionView;
 use crate::space::state::tree::RegionHandle;
+use crate::space::steps::entry::Replaced;
 use crate::sync::Pin;
 use crate::table::{Format, Span};
 

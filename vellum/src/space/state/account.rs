@@ -12,7 +12,6 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, Pin};
 use crate::table::Format;
 
-use super::error::MapError;
 use super::locked::LockedSpace;
 use super::manager::{Vm, VmCpu};
 use super::region::Traits;
@@ -278,14 +277,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         sum
-    }
-
-    /// [`Space::set_limits`](crate::space::Space::set_limits).
-    pub(crate) fn set_limits(&self, id: SpaceId, limits: Limits) -> Result<(), MapError> {
-        self.with_locked(id, |_, space| {
-            space.limits.set(limits);
-            Ok(())
-        })
     }
 
     /// Pages and regions that a space in no tracts may still get.

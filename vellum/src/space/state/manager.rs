@@ -1,5 +1,6 @@
 //! The manager: what it is made of, and how it finds an address space.
 
+use crate::sync::ActiveSet;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
@@ -421,6 +422,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         events.lookup_hits.add(u64::from(visit.hits));
         events.lookup_misses.add(u64::from(visit.false_probes));
         events.lookup_retries.add(u64::from(visit.lock_failures));
+    }
+
+    /// Who has entered `space`, to be asked later.
+    #[inline]
+    pub(in crate::space) fn active_set<'a>(&self, space: &'a SpaceRecord<R>) -> ActiveSet<'a> {
+        ActiveSet::new(
+            &space.active,
+            self.has_many_cpus.then_some(&space.many_active),
+        )
     }
 }
 

@@ -3,6 +3,7 @@
 use super::error::MapError;
 use super::manager::Vm;
 use crate::addr::{PageRange, Vpn};
+use crate::object::INDEX_END;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::table::Format;
@@ -38,5 +39,39 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: Vpn(0),
             end: F::USER_END,
         }
+    }
+
+    /// Most bytes of an object: what its tree of pages holds, and no more than a signed
+    /// offset of 64 bits can name.
+    pub const MAX_SIZE: u64 = {
+        let pages = (i64::MAX as u64) >> F::FRAME_SHIFT;
+        match pages < INDEX_END {
+            true => i64::MAX as u64,
+            false => INDEX_END << F::FRAME_SHIFT,
+        }
+    };
+
+    /// The page of a byte.
+    pub(in crate::space) fn page_of(&self, byte: u64) -> u64 {
+        byte >> self.memory.frame_shift()
+    }
+
+    /// Pages that so many bytes need.
+    pub(in crate::space) fn pages_for(&self, bytes: u64) -> u64 {
+        self.page_of(bytes) + u64::from(self.within_page(bytes) != 0)
+    }
+
+    /// Bytes in so many pages, as far as an object holds.
+    pub(in crate::space) fn bytes_in(&self, pages: u64) -> u64 {
+        let most = Self::MAX_SIZE >> self.memory.frame_shift();
+        match pages > most {
+            true => Self::MAX_SIZE,
+            false => pages << self.memory.frame_shift(),
+        }
+    }
+
+    /// Where a byte lies in its page.
+    pub(in crate::space) fn within_page(&self, byte: u64) -> usize {
+        byte as usize & (self.memory.frame_size() - 1)
     }
 }

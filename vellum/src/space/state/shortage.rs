@@ -1,7 +1,11 @@
-//! Which errors say that memory is lacking, and whose.
+//! Which errors say that memory is lacking, and whose; and calls that are made again after there
+//! is room. How room is made is decided further up (`leaving/pressure.rs`).
 
 use super::error::{FaultError, FileError, MapError};
-use crate::platform::GroupId;
+use super::manager::Vm;
+use crate::platform::{GroupId, Platform};
+use crate::rmap::ReverseMap;
+use crate::table::Format;
 
 /// What a call lacks that ran out of memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,3 +43,70 @@ macro_rules! shortage {
     };
 }
 shortage! { FaultError FileError MapError }
+
+/// What a call holds and keeps while room is made for it, and lends meanwhile.
+pub(in crate::space) trait Lends {
+    /// Does `work`, during which reclaim may have pages leave memory that are held. The caller is
+    /// not pinned.
+    fn lend(&self, work: &mut dyn FnMut() -> bool) -> bool;
+}
+
+/// Makes room for a call that has run out of memory.
+pub(in crate::space) trait MakesRoom {
+    /// Makes room until `call` lacks nothing any more, or there is no way left; under a pin of the
+    /// caller's there is none. `call` says what it lacks. (What calls return is of no interest
+    /// here, so that this is compiled once.)
+    fn make_room_for(
+        &self,
+        lack: Option<Lack>,
+        held: Option<&dyn Lends>,
+        call: &mut dyn FnMut() -> Option<Lack>,
+    );
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Does `call`, and does it again after room was made if it ran out of memory. The caller is
+    /// not pinned and holds no lock but ranges of objects; a call that fails leaves nothing
+    /// behind.
+    #[inline(always)]
+    pub(in crate::space) fn with_room<T, E: Shortage>(
+        &self,
+        mut call: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match call() {
+            Err(error) if error.is_shortage() => self.with_room_made(error, None, call),
+            result => result,
+        }
+    }
+
+    /// [`Vm::with_room`] of a call that holds a range of an object and keeps it: while room is
+    /// made, reclaim may take pages there.
+    #[inline(always)]
+    pub(in crate::space) fn with_room_beside<T, E: Shortage>(
+        &self,
+        held: &dyn Lends,
+        mut call: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match call() {
+            Err(error) if error.is_shortage() => self.with_room_made(error, Some(held), call),
+            result => result,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_room_made<T, E: Shortage>(
+        &self,
+        error: E,
+        held: Option<&dyn Lends>,
+        mut call: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let lack = error.lack();
+        let mut result = Err(error);
+        MakesRoom::make_room_for(self, lack, held, &mut || {
+            result = call();
+            result.as_ref().err().and_then(E::lack)
+        });
+        result
+    }
+}

@@ -330,57 +330,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         debug_assert!(is_held, "a region maps an object that has ended");
     }
 
-    /// Changes which pages a region holds; each that it has before and after shows
-    /// the same. The region keeps its place among the others.
-    pub(in crate::space) fn resize_region(
-        &self,
-        pin: &Pin<'_>,
-        space: LockedSpace<'_, R>,
-        _write: &SeqWrite<'_>,
-        handle: RegionHandle<R>,
-        range: PageRange,
-    ) {
-        let region = self.region(handle);
-        let view = region.view();
-        let moved = range.start.0.wrapping_sub(view.range.start.0);
-        let offset = view.offset.wrapping_add(moved);
-        let grows = range.pages() > view.range.pages();
-        // A fault that saw the new start with the old offset would give its
-        // page the linear index of another.
-        let closes = grows && (R::KEEPS_RANGES || range.start != view.range.start);
-        if closes {
-            region.gate.close();
-            self.wait_out_region(pin, *space, handle.raw());
-        }
-        if grows {
-            self.tell_resized(pin, handle, range, offset);
-        }
-        let apply = || {
-            region.set_range(range, offset);
-            self.tree_at(space, view.range.start).resize(
-                view.range.start.0,
-                range.start.0,
-                range.end.0,
-            );
-        };
-        if view.object == 0 {
-            apply();
-        } else {
-            self.objects
-                .regions(&self.regions, view.object)
-                .change(pin, handle, apply);
-        }
-        if !grows {
-            self.tell_resized(pin, handle, range, offset);
-        }
-        if closes {
-            region.gate.open();
-        }
-        let growth = range.pages().wrapping_sub(view.range.pages());
-        self.counts_at(space, view.range.start)
-            .count_pages(view.traits, growth);
-    }
-
     /// The highest gap of `pages` pages within `bounds` that comes too close to
     /// no stack. The bounds lie in one tract.
     pub(in crate::space) fn find_gap(

@@ -1,12 +1,13 @@
 //! The rooms of `space/` stand on one another.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::vec::Vec;
 
 /// From the ground up.
-const ROOMS: [&str; 9] = [
-    "state", "locks", "path", "regions", "large", "files", "leaving", "life", "handle",
+const ROOMS: [&str; 10] = [
+    "state", "locks", "steps", "leaves", "regions", "path", "files", "leaving", "life", "handle",
 ];
 
 /// The names that follow `crate::space::` in the code of a text.
@@ -42,6 +43,89 @@ fn rooms_import_from_those_below_them_only() {
         }
     }
     assert!(imports > 100, "imports are found: {imports}");
+}
+
+/// The names of methods of `Vm` that a text defines, but for those of traits.
+fn methods(code: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut is_inside = false;
+    for line in code.lines() {
+        if line.starts_with("impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {") {
+            is_inside = true;
+        } else if line.starts_with('}') {
+            is_inside = false;
+        } else if is_inside
+            && line.starts_with("    ")
+            && !line.starts_with("     ")
+            && !line.trim_start().starts_with("//")
+            && let Some((_, rest)) = line.split_once("fn ")
+        {
+            let end = rest.find(|c: char| c != '_' && !c.is_alphanumeric());
+            names.push(&rest[..end.unwrap_or(rest.len())]);
+        }
+    }
+    names
+}
+
+/// The names that are called on a `Vm` in a text.
+fn called(code: &str) -> Vec<&str> {
+    const ON: [&str; 5] = ["self.", "vm.", "Self::", "Vm::<P, F, R>::", "(self.vm)."];
+    let mut names = Vec::new();
+    for line in code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+    {
+        for (place, _) in line.match_indices('(') {
+            let before = &line[..place];
+            let start = before.rfind(|c: char| c != '_' && !c.is_alphanumeric());
+            let start = start.map_or(0, |start| start + 1);
+            if ON.iter().any(|on| before[..start].ends_with(on)) {
+                names.push(&before[start..]);
+            }
+        }
+    }
+    names
+}
+
+/// Most functions are methods of `Vm`, which imports do not show. What a room needs from one above
+/// it, it declares as a trait, and that one implements it.
+#[test]
+fn rooms_call_methods_of_those_below_them_only() {
+    let space = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/space");
+    let mut texts = Vec::new();
+    for (height, room) in ROOMS.iter().enumerate() {
+        for entry in fs::read_dir(space.join(room)).expect("a room") {
+            let file = entry.expect("an entry").path();
+            let text = fs::read_to_string(&file).expect("text");
+            texts.push((height, file, text));
+        }
+    }
+    // A name may stand for several methods, as of traits: then the lowest is meant.
+    let mut homes = BTreeMap::new();
+    for (height, _, text) in &texts {
+        for name in methods(text) {
+            let home = homes.entry(name).or_insert(*height);
+            *home = (*home).min(*height);
+        }
+    }
+    let mut calls = 0;
+    for (height, file, text) in &texts {
+        for name in called(text) {
+            let home = homes.get(name);
+            calls += usize::from(home.is_some());
+            assert!(
+                home.is_none_or(|home| home <= height),
+                "{}: calls `{name}`, which is in `{}`",
+                file.display(),
+                home.map_or("", |&home| ROOMS[home])
+            );
+        }
+    }
+    assert!(
+        homes.len() > 400 && calls > 1000,
+        "{} methods, {calls} calls",
+        homes.len()
+    );
 }
 
 #[test]

@@ -21,12 +21,12 @@ use crate::frame::{Kind, MAX_ORDER, NoPage, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Env, Place, ReverseMap, Run, Verdict};
-use crate::space::path::fault::{Fault, FaultStep, Resolved};
 use crate::space::state::account::Resident;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::Live;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable, Marks, Users};
 

@@ -22,6 +22,7 @@
 use core::ops::ControlFlow;
 
 use super::superpage::LEVEL;
+use super::zap::Zap;
 use crate::addr::{Access, Pfn};
 use crate::design::{FileHuge, HugePages};
 use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, Request, Site};
@@ -29,12 +30,11 @@ use crate::object::{Inserted, NewPages, NewRun, Object, ObjectId, RUN_PAGES};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::locks::flush::Lost;
-use crate::space::path::fault::{Fault, FaultStep, Resolved};
-use crate::space::regions::zap::Zap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, Traits};
 use crate::space::state::spaces::Live;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::sync::{Pin, Turn};
 use crate::table::{Format, Gather, LockedTable, Marks, Users};
 use crate::tree::IntervalItem;

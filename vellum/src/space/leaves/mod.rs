@@ -1,4 +1,5 @@
-//! Leaves larger than a page: superpages (THP), whole huge regions, and runs of entries.
+//! Leaves of page tables: how they are cleared, and those larger than a page: superpages (THP), whole
+//! huge regions, and runs of entries.
 
 pub(super) mod collapse;
 pub(super) mod contiguous;
@@ -7,3 +8,4 @@ pub(super) mod huge_file;
 pub(super) mod promote;
 pub(super) mod reserve;
 pub(super) mod superpage;
+pub(super) mod zap;

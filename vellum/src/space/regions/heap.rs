@@ -1,11 +1,11 @@
 //! The heap (brk) and stack growth.
 
+use super::limits::Change;
+use super::map::{MapRequest, Placement};
+use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::regions::limits::Change;
-use crate::space::regions::map::{MapRequest, Placement};
-use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::locked::{HoldsSpace, LockedSpace};
 use crate::space::state::manager::Vm;

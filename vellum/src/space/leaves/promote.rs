@@ -24,10 +24,10 @@ use crate::frame::{OutOfMemory, Owner};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Env, Place, ReverseMap, Run};
-use crate::space::path::fault::Fault;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Traits;
+use crate::space::steps::fault::Fault;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, LockedTable, Marks, Tables, Users};
@@ -44,7 +44,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Maps the range around the fault's page by a superpage, if its table is full and its
     /// entries suit. The fault is resolved.
     #[inline]
-    pub(super) fn promote_if_full(&self, fault: &Fault<'_, P, F, R>) {
+    pub(in crate::space) fn promote_if_full(&self, fault: &Fault<'_, P, F, R>) {
         let (table, level) = fault.lowest;
         let is_full = level == 1 && self.memory.frame(table).live() == F::ENTRIES as u32;
         if is_full && self.has_reservations() && self.may_be_superpage(fault) {

@@ -1,14 +1,11 @@
 //! Clearing the entries of a range.
 
-use core::ops::ControlFlow;
-
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
-use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::Live;
@@ -232,62 +229,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
             }
         }
         gather.frame(pfn);
-    }
-}
-
-/// While it lives, entries are cleared whose CPUs are flushed before it is dropped.
-pub(in crate::space) struct DelayedFlush<'a, P: Platform, F: Format, R: ReverseMap> {
-    vm: &'a Vm<P, F, R>,
-    pin: &'a Pin<'a>,
-}
-
-impl<P: Platform, F: Format, R: ReverseMap> Drop for DelayedFlush<'_, P, F, R> {
-    #[inline]
-    fn drop(&mut self) {
-        self.vm.rmap.delay_ends(&self.vm.env(self.pin));
-    }
-}
-
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Tells reverse mapping that entries are about to be cleared. Made before the gather
-    /// that flushes, and so dropped after it.
-    #[inline]
-    pub(in crate::space) fn delay_flush<'a>(
-        &'a self,
-        pin: &'a Pin<'a>,
-    ) -> DelayedFlush<'a, P, F, R> {
-        self.rmap.delay_begins(&self.env(pin));
-        DelayedFlush { vm: self, pin }
-    }
-
-    /// Lets go of a table in which the caller has made no entry after all. The
-    /// caller may have made the table, which must not stay linked if it is empty
-    /// (invariant 5).
-    #[cold]
-    pub(in crate::space) fn leave_table<'a>(
-        &'a self,
-        pin: &'a Pin<'a>,
-        space: Live<'a, R>,
-        table: LockedTable<'a, F>,
-    ) {
-        if table.live() > 0 {
-            return;
-        }
-        let mut gather = self.gather(pin, space);
-        self.tables(pin, space).unlink_if_empty(table, &mut gather);
-        self.count_tables(pin, space, 0, gather.tables_freed());
-    }
-
-    /// Whether every page of `range` lies in some region.
-    pub(in crate::space) fn is_covered(&self, space: LockedSpace<'_, R>, range: PageRange) -> bool {
-        let mut next = range.start;
-        let _ = self.for_regions(space, range, |_, view| {
-            if view.range.start > next {
-                return Err(ControlFlow::<()>::Break(()));
-            }
-            next = view.range.end;
-            Ok(())
-        });
-        next >= range.end
     }
 }

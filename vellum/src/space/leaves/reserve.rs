@@ -17,10 +17,10 @@ use crate::design::Superpages;
 use crate::frame::{MOST_RESERVED, NoPage, Owner, Request, Site};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::path::fault::{Fault, FaultStep, Resolved};
 use crate::space::state::error::FaultError;
 use crate::space::state::extras::TakenFrame;
 use crate::space::state::manager::Vm;
+use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable};
 
@@ -48,20 +48,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && !view.is_shared()
             && view.range.start <= range.start
             && range.end <= view.range.end
-    }
-
-    /// [`Vm::resolve_present`], after which the table may be one to promote.
-    #[inline(never)]
-    pub(in crate::space) fn resolve_in_run(
-        &self,
-        fault: &Fault<'_, P, F, R>,
-        entry: u64,
-    ) -> Result<FaultStep, FaultError> {
-        let step = self.resolve_present(fault, entry)?;
-        if let FaultStep::Done(Resolved::Mapped | Resolved::Upgraded | Resolved::Copied) = step {
-            self.promote_if_full(fault);
-        }
-        Ok(step)
     }
 
     /// Whether a run is or was set aside for the range around the fault's page. With frames

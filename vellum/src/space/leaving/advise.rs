@@ -1,9 +1,9 @@
 //! madvise.
 
-use super::zap::Zap;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::leaves::zap::Zap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;

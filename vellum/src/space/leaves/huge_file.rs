@@ -16,9 +16,9 @@ use crate::frame::{Request, Site};
 use crate::object::{NewPages, Object, ObjectKind, RUN_PAGES};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
-use crate::space::path::fault::Fault;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
+use crate::space::steps::fault::Fault;
 use crate::sync::Pin;
 use crate::table::Format;
 

@@ -1,0 +1,159 @@
+//! Pages of shared memory on their way to swap (`path/swap_shared.rs` has both ways).
+
+use crate::addr::Pfn;
+use crate::object::SLOTS_END;
+use crate::platform::{Platform, SlotError};
+use crate::reclaim::{Judgement, Rule, Taken, judge};
+use crate::rmap::ReverseMap;
+use crate::space::state::manager::Vm;
+use crate::space::state::page::FoundPage;
+use crate::swap::Swap;
+use crate::sync::{HeldRange, Pin};
+use crate::table::Format;
+
+/// A page that is being written.
+struct Leaving {
+    slot: u64,
+    held: HeldRange,
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Has a page of shared memory go to swap, if nobody needs it. The caller has `others`
+    /// references to it, no pin, and no lock.
+    pub(in crate::space) fn swap_out_shared(&self, page: Pfn, others: u32, rule: Rule) -> Taken {
+        let Some(swap) = self.swap() else {
+            return Taken::Kept;
+        };
+        let (found, leaving) = {
+            let pin = self.pin();
+            let Some(found) = self.find_cached(&pin, page) else {
+                return Taken::Gone;
+            };
+            match self.begin_shared_out(&pin, swap, &found, others, rule) {
+                Ok(leaving) => (found, leaving),
+                Err(taken) => {
+                    self.memory.put(&pin, page);
+                    return taken;
+                }
+            }
+        };
+        let written = match swap.place(leaving.slot) {
+            Some((store, index)) => self.memory.platform().write_slot(store, index, page),
+            None => Err(SlotError::Io),
+        };
+        self.end_shared_out(swap, &found, leaving, written)
+    }
+
+    /// Takes what the page needs that is to leave: its lock, its range, a slot; and unmaps it.
+    fn begin_shared_out(
+        &self,
+        pin: &Pin<'_>,
+        swap: &Swap,
+        found: &FoundPage<'_, R::Object>,
+        others: u32,
+        rule: Rule,
+    ) -> Result<Leaving, Taken> {
+        if !self.objects.locks.try_lock(&self.memory, found.page) {
+            return Err(Taken::Kept);
+        }
+        self.unmap_shared(pin, swap, found, others, rule)
+            .inspect_err(|_| self.objects.locks.unlock(&self.memory, pin, found.page))
+    }
+
+    /// [`Vm::begin_shared_out`] of a page whose lock is ours.
+    fn unmap_shared(
+        &self,
+        pin: &Pin<'_>,
+        swap: &Swap,
+        found: &FoundPage<'_, R::Object>,
+        others: u32,
+        rule: Rule,
+    ) -> Result<Leaving, Taken> {
+        let &FoundPage {
+            page,
+            object,
+            handle,
+            index,
+        } = found;
+        let frame = self.memory.frame(page);
+        if frame.owner() != handle {
+            return Err(Taken::Gone);
+        }
+        if object.is_file() {
+            return Err(Taken::Kept);
+        }
+        if frame.counts().pins() > 0 {
+            return Err(Taken::Active);
+        }
+        if judge(self.take_marks(pin, page), false, rule) != Judgement::Leave {
+            return Err(Taken::Active);
+        }
+        let range = index..index + 1;
+        let Some(held) = object.writers.try_lock(&range, pin) else {
+            return Err(Taken::Kept);
+        };
+        if let Some(slot) = swap.begin_store(&self.memory, pin, u64::from(SLOTS_END)) {
+            self.unmap_page(pin, page, true);
+            // The cache's, ours, and those that the caller knows. Whoever else has one may
+            // store to the page.
+            if frame.counts().refs() == 2 + others {
+                return Ok(Leaving { slot, held });
+            }
+            swap.end_store(&self.memory, pin, slot, None);
+        }
+        let platform = self.memory.platform();
+        object.writers.unlock(held, &self.waits, platform, pin);
+        Err(Taken::Kept)
+    }
+
+    /// Ends what [`Vm::begin_shared_out`] began, and drops the reference that [`FoundPage`] has.
+    fn end_shared_out(
+        &self,
+        swap: &Swap,
+        found: &FoundPage<'_, R::Object>,
+        Leaving { slot, held }: Leaving,
+        written: Result<(), SlotError>,
+    ) -> Taken {
+        let &FoundPage {
+            page,
+            object,
+            index,
+            ..
+        } = found;
+        let pin = self.pin();
+        let short = swap.short(slot).unwrap_or(0) as u32;
+        swap.end_store(&self.memory, &pin, slot, Some(written));
+        if written.is_ok() {
+            // A read of several pages must not have this one as it was and another as it is
+            // after somebody has brought this one back and written to both.
+            object.cuts.count_one();
+            let place = (object, index);
+            if let Some(reclaim) = self.reclaim() {
+                reclaim.swapped_out_of(found.handle, index, page);
+            }
+            (self.objects).move_to_slot(&self.memory, &pin, place, page, short);
+            self.note_removed(&pin, page);
+        }
+        let platform = self.memory.platform();
+        object.writers.unlock(held, &self.waits, platform, &pin);
+        self.objects.locks.unlock(&self.memory, &pin, page);
+        self.memory.put(&pin, page);
+        let reclaim = self.reclaim();
+        match written {
+            Ok(()) => {
+                // The cache's.
+                self.memory.put(&pin, page);
+                if let Some(reclaim) = reclaim {
+                    reclaim.counts.swapped.add(1);
+                }
+                Taken::Freed
+            }
+            Err(_) => {
+                if let Some(reclaim) = reclaim {
+                    reclaim.counts.refused.add(1);
+                }
+                Taken::Active
+            }
+        }
+    }
+}

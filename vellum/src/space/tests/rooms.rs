@@ -1,6 +1,6 @@
 //! The rooms of `space/` stand on one another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::vec::Vec;
@@ -45,31 +45,30 @@ fn rooms_import_from_those_below_them_only() {
     assert!(imports > 100, "imports are found: {imports}");
 }
 
-/// The names of methods of `Vm` that a text defines, but for those of traits.
-fn methods(code: &str) -> Vec<&str> {
-    let mut names = Vec::new();
+/// The names of functions that a text defines: methods of `Vm` that are not a trait's, and others.
+fn functions(code: &str) -> [Vec<&str>; 2] {
+    let mut names = [Vec::new(), Vec::new()];
     let mut is_inside = false;
-    for line in code.lines() {
+    for line in code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+    {
         if line.starts_with("impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {") {
             is_inside = true;
         } else if line.starts_with('}') {
             is_inside = false;
-        } else if is_inside
-            && line.starts_with("    ")
-            && !line.starts_with("     ")
-            && !line.trim_start().starts_with("//")
-            && let Some((_, rest)) = line.split_once("fn ")
-        {
+        } else if let Some((_, rest)) = line.split_once("fn ") {
             let end = rest.find(|c: char| c != '_' && !c.is_alphanumeric());
-            names.push(&rest[..end.unwrap_or(rest.len())]);
+            names[usize::from(!is_inside)].push(&rest[..end.unwrap_or(rest.len())]);
         }
     }
     names
 }
 
-/// The names that are called on a `Vm` in a text.
-fn called(code: &str) -> Vec<&str> {
-    const ON: [&str; 5] = ["self.", "vm.", "Self::", "Vm::<P, F, R>::", "(self.vm)."];
+/// The names that are called in a text on a `Vm`, or on what `self` may be, which is told.
+fn called(code: &str) -> Vec<(&str, bool)> {
+    const VM: [&str; 3] = ["vm.", "Vm::<P, F, R>::", "(self.vm)."];
+    const OWN: [&str; 2] = ["self.", "Self::"];
     let mut names = Vec::new();
     for line in code
         .lines()
@@ -79,8 +78,9 @@ fn called(code: &str) -> Vec<&str> {
             let before = &line[..place];
             let start = before.rfind(|c: char| c != '_' && !c.is_alphanumeric());
             let start = start.map_or(0, |start| start + 1);
-            if ON.iter().any(|on| before[..start].ends_with(on)) {
-                names.push(&before[start..]);
+            let is_on = |on: &[&str]| on.iter().any(|on| before[..start].ends_with(on));
+            if is_on(&VM) || is_on(&OWN) {
+                names.push((&before[start..], is_on(&OWN)));
             }
         }
     }
@@ -102,16 +102,22 @@ fn rooms_call_methods_of_those_below_them_only() {
     }
     // A name may stand for several methods, as of traits: then the lowest is meant.
     let mut homes = BTreeMap::new();
+    let mut others = BTreeSet::new();
     for (height, _, text) in &texts {
-        for name in methods(text) {
+        let [methods, functions] = functions(text);
+        for name in methods {
             let home = homes.entry(name).or_insert(*height);
             *home = (*home).min(*height);
         }
+        others.extend(functions);
     }
     let mut calls = 0;
     for (height, file, text) in &texts {
-        for name in called(text) {
-            let home = homes.get(name);
+        for (name, is_own) in called(text) {
+            // Whose it is cannot be seen if others have functions of that name, too.
+            let home = homes
+                .get(name)
+                .filter(|_| !is_own || !others.contains(name));
             calls += usize::from(home.is_some());
             assert!(
                 home.is_none_or(|home| home <= height),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use vellum::addr::Pfn;
 use vellum::frame::{PhysicalMemory, Request, Site};
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
+    CpuId, CpuSet, Flush, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken, Zone,
 };
 use vellum::slab::{Arena, ArenaMaker, Batch, Handle, Item};
 use vellum::sync::Pin;
@@ -70,18 +70,9 @@ unsafe impl Sync for Machine {}
 
 // SAFETY: frames are distinct parts of the machine's memory, aligned to their
 // size; each benchmark thread sets a CPU number of its own; there is no TLB.
-unsafe impl Platform for Machine {
+unsafe impl vellum::platform::Machine for Machine {
     fn cpus(&self) -> usize {
         2
-    }
-    fn nodes(&self) -> usize {
-        1
-    }
-    fn node_of(&self, _: CpuId) -> NodeId {
-        NodeId(0)
-    }
-    fn frame_shift(&self) -> u32 {
-        12
     }
     fn memory_map(&self) -> &[MemoryRange] {
         &self.map
@@ -95,18 +86,19 @@ unsafe impl Platform for Machine {
         unsafe { self.memory.add(frame.index() << 12) }
     }
     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
+}
+
+impl Sleep for Machine {
     fn current_task(&self) -> TaskToken {
         TaskToken(0)
     }
     fn park(&self) {}
     fn unpark(&self, _: TaskToken) {}
-    unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
-    fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
 }
+
+impl Store for Machine {}
+
+impl Policy for Machine {}
 
 /// A node of one cache line, as the chains have.
 #[repr(align(64))]

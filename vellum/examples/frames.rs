@@ -16,7 +16,7 @@ use std::error::Error;
 use board::{Board, PAGE};
 use vellum::addr::Pfn;
 use vellum::frame::{OwnedBlock, PhysicalMemory, Request, Site};
-use vellum::platform::Platform;
+use vellum::platform::Machine;
 
 /// The other kernel's trait.
 pub trait Injected: Sync {
@@ -31,12 +31,12 @@ pub trait Injected: Sync {
 }
 
 /// What is plugged in. The allocator is told of all memory when it is made.
-pub struct Frames<P: Platform> {
+pub struct Frames<P: Machine> {
     /// The allocator.
     pub memory: PhysicalMemory<P>,
 }
 
-impl<P: Platform> Injected for Frames<P> {
+impl<P: Machine> Injected for Frames<P> {
     fn alloc(&self, layout: Layout) -> Option<u64> {
         let frames = layout.size().div_ceil(PAGE).max(1);
         let aligned = layout.align().div_ceil(PAGE);
@@ -68,12 +68,12 @@ impl<P: Platform> Injected for Frames<P> {
 
 /// Frames by numbers and counts. A block comes back as it was handed out, so that it need not
 /// be cut up, and one of a CPU's own kind (2 MiB) is taken and freed without a lock.
-pub struct Counted<P: Platform> {
+pub struct Counted<P: Machine> {
     /// The allocator.
     pub memory: PhysicalMemory<P>,
 }
 
-impl<P: Platform> Counted<P> {
+impl<P: Machine> Counted<P> {
     fn order(count: usize) -> u32 {
         count.next_power_of_two().trailing_zeros()
     }

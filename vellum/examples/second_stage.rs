@@ -17,7 +17,7 @@ use std::error::Error;
 use board::{Board, PAGE};
 use vellum::addr::{Access, Geometry, MemoryType, PageRange, Pfn, Prot, Vpn};
 use vellum::frame::{PhysicalMemory, Request, Site};
-use vellum::platform::{CpuId, CpuSet, SpaceTag};
+use vellum::platform::{CpuId, CpuSet, Policy, Sleep, SpaceTag, Store, TaskToken};
 use vellum::rmap::Family;
 use vellum::space::{MapRequest, Placement};
 use vellum::sync::Pin;
@@ -25,6 +25,19 @@ use vellum::table::{
     Cursor, Direct, FlushTarget, Format, Fresh, Gather, Marks, Swapped, Tables, Users,
 };
 use vellum::{Design, Vm};
+
+/// There is one task, which nobody waits for.
+impl Sleep for Board {
+    fn current_task(&self) -> TaskToken {
+        TaskToken(0)
+    }
+    fn park(&self) {}
+    fn unpark(&self, _: TaskToken) {}
+}
+
+impl Store for Board {}
+
+impl Policy for Board {}
 
 /// EPT with four levels: 48 bits of guest-physical address. A guest's root is given to the
 /// processor as an EPT pointer with accessed and dirty bits enabled (bit 6).

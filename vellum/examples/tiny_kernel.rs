@@ -15,7 +15,8 @@ use std::ptr::NonNull;
 
 use vellum::addr::{Access, Geometry, Pfn, Prot, Vpn};
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
+    CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken,
+    Zone,
 };
 use vellum::rmap::Family;
 use vellum::space::{FaultError, FileRequest, MapRequest, Placement, Space};
@@ -77,15 +78,9 @@ impl Drop for Board {
 // board alone; 2. `frame` gives aligned, distinct addresses inside of it;
 // 3. there is one CPU and one thread; 4. there is no TLB, the processor below
 // walks the tables for every access; 5. bytes are reached through `bytes`.
-unsafe impl Platform for Board {
+unsafe impl Machine for Board {
     fn cpus(&self) -> usize {
         1
-    }
-    fn nodes(&self) -> usize {
-        1
-    }
-    fn node_of(&self, _: CpuId) -> NodeId {
-        NodeId(0)
     }
     fn frame_shift(&self) -> u32 {
         X86_64::FRAME_SHIFT
@@ -105,11 +100,17 @@ unsafe impl Platform for Board {
         // A kernel executes `invlpg`, or sends an interrupt to the other CPUs.
         println!("    flush {:?} of space {}", request.range, request.space.0);
     }
+}
+
+impl Sleep for Board {
     fn current_task(&self) -> TaskToken {
         TaskToken(0)
     }
     fn park(&self) {}
     fn unpark(&self, _: TaskToken) {}
+}
+
+impl Store for Board {
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         match self.disk.borrow().get(&(store, index)) {
             Some(page) => _ = self.bytes(frame).write(0, page),
@@ -124,6 +125,8 @@ unsafe impl Platform for Board {
         Ok(())
     }
 }
+
+impl Policy for Board {}
 
 /// A process is a space here: handles of it can be copied.
 type Process<'k> = Space<'k, Board, X86_64, Family>;

@@ -3,8 +3,10 @@
 //!
 //! Frames, page tables, reverse mapping, address spaces with demand paging,
 //! fork and copy-on-write, files and shared memory: the memory manager of an
-//! operating system, without the operating system. The embedder supplies one
-//! trait, [`platform::Platform`]. Here is one CPU with 16 MiB of memory, and a
+//! operating system, without the operating system. The embedder supplies the
+//! machine under it ([`platform::Machine`]), how tasks sleep ([`platform::Sleep`]), and, as far as
+//! there are any, stores of files ([`platform::Store`]) and decisions of its own
+//! ([`platform::Policy`]). Here is one CPU with 16 MiB of memory, and a
 //! process that forks:
 //!
 //! ```
@@ -20,22 +22,21 @@
 //! # unsafe impl Sync for Board {}
 //!
 //! // SAFETY: one CPU, one thread; `ram` is 16 MiB that nobody else uses.
-//! unsafe impl Platform for Board {
+//! unsafe impl Machine for Board {
 //!     fn cpus(&self) -> usize { 1 }
-//!     fn nodes(&self) -> usize { 1 }
-//!     fn node_of(&self, _: CpuId) -> NodeId { NodeId(0) }
-//!     fn frame_shift(&self) -> u32 { 12 }
 //!     fn memory_map(&self) -> &[MemoryRange] { &self.map }
 //!     fn pin(&self) -> CpuId { CpuId(0) }
 //!     fn unpin(&self, _: CpuId) {}
 //!     fn frame(&self, frame: Pfn) -> NonNull<u8> { unsafe { self.ram.add(frame.index() << 12) } }
 //!     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) { /* invlpg, or reload CR3 */ }
+//! }
+//! impl Sleep for Board {
 //!     fn current_task(&self) -> TaskToken { TaskToken(0) }
 //!     fn park(&self) {}
 //!     fn unpark(&self, _: TaskToken) {}
-//!     unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
-//!     fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
 //! }
+//! impl Store for Board {}
+//! impl Policy for Board {}
 //!
 //! # let layout = std::alloc::Layout::from_size_align(16 << 20, 4096)?;
 //! # let ram = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or("no memory")?;

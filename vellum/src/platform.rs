@@ -57,9 +57,9 @@ pub enum Rescue {
 /// Whether the core can reach memory at any time or only through a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Zone {
-    /// In the direct map: [`Platform::frame`] works.
+    /// In the direct map: [`Machine::frame`] works.
     Low,
-    /// Only through [`Platform::window`].
+    /// Only through [`Machine::window`].
     High,
 }
 
@@ -107,7 +107,7 @@ pub struct MemoryRange {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceTag(pub u32);
 
-/// A request to forget translations, complete when [`Platform::flush`] returns.
+/// A request to forget translations, complete when [`Machine::flush`] returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flush {
     /// Whose translations.
@@ -119,7 +119,7 @@ pub struct Flush {
 }
 
 /// A task that can sleep, as the embedder's scheduler names it. It may be an address: the manager
-/// uses it while its task is inside of the call that asked for it ([`Platform::current_task`]),
+/// uses it while its task is inside of the call that asked for it ([`Sleep::current_task`]),
 /// and not afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskToken(pub u64);
@@ -133,44 +133,52 @@ pub struct TaskToken(pub u64);
 /// # Safety
 /// The core turns what these methods say into memory accesses, so:
 ///
-/// 1. The frames of [`Platform::memory_map`] are memory that nobody else uses
+/// 1. The frames of [`Machine::memory_map`] are memory that nobody else uses
 ///    for as long as the platform lives; the ranges do not overlap. They, and the
 ///    other figures called constant, do not change.
-/// 2. [`Platform::frame`] and [`Platform::window`] return an address, aligned
+/// 2. [`Machine::frame`] and [`Machine::window`] return an address, aligned
 ///    to the frame size, at which the whole frame can be read and written, for good or
 ///    until the window is closed. What is reached at one time through addresses of
 ///    distinct frames does not overlap.
-/// 3. Between [`Platform::pin`] and the matching [`Platform::unpin`] the
+/// 3. Between [`Machine::pin`] and the matching [`Machine::unpin`] the
 ///    caller stays on the CPU that `pin` named, one of the first
-///    [`Platform::cpus`], and no other caller is pinned to that CPU. Pins of one
+///    [`Machine::cpus`], and no other caller is pinned to that CPU. Pins of one
 ///    caller may nest, and end in any order. An interrupt handler that calls the
 ///    manager is another caller: either none does, or `pin` keeps interrupts off.
 ///    No method calls the manager that the platform serves.
-/// 4. When [`Platform::flush`] returns, none of the named CPUs uses or will
+/// 4. When [`Machine::flush`] returns, none of the named CPUs uses or will
 ///    use a translation that the request covers and that was read from the
 ///    tables before the call, and accesses made with them have completed.
 /// 5. While the core may use a frame, the rest of the program touches its bytes
 ///    only as relaxed atomic words of 8 bytes, through
 ///    [`FrameBytes`](crate::sync::bytes::FrameBytes): user code and devices store
-///    to pages without asking. Only the frame that [`Platform::read_page`] is to
+///    to pages without asking. Only the frame that [`Store::read_page`] is to
 ///    fill is the platform's alone, until that returns.
-/// 6. [`Platform::root_made`] and [`Platform::root_ends`] touch no other frame of the
+/// 6. [`Machine::root_made`] and [`Machine::root_ends`] touch no other frame of the
 ///    memory map than the root, and of that no entry for pages of programs.
-pub unsafe trait Platform: Sync {
+pub unsafe trait Machine: Sync {
     /// The optional parts of the core that may be used: others are not linked.
     const PARTS: Parts = Parts::ALL;
 
     /// Number of CPUs, at least 1 and at most 4096. Constant.
     fn cpus(&self) -> usize;
 
-    /// Number of nodes, at least 1 and at most 1024. Constant.
-    fn nodes(&self) -> usize;
+    /// Number of nodes, at least 1 and at most 1024. Constant. The default is for machines with one.
+    fn nodes(&self) -> usize {
+        1
+    }
 
-    /// The node of a CPU. Constant.
-    fn node_of(&self, cpu: CpuId) -> NodeId;
+    /// The node of a CPU. Constant. The default is for machines with one node.
+    fn node_of(&self, cpu: CpuId) -> NodeId {
+        let _ = cpu;
+        NodeId(0)
+    }
 
-    /// Log2 of the frame size that frame numbers are counted in.
-    fn frame_shift(&self) -> u32;
+    /// Log2 of the frame size that frame numbers are counted in. Constant. The default is for
+    /// frames of 4 KiB.
+    fn frame_shift(&self) -> u32 {
+        12
+    }
 
     /// The memory to manage, ascending. Constant.
     fn memory_map(&self) -> &[MemoryRange];
@@ -183,14 +191,14 @@ pub unsafe trait Platform: Sync {
     /// Binds the caller to its CPU (disables preemption) and names the CPU.
     fn pin(&self) -> CpuId;
 
-    /// Ends the innermost [`Platform::pin`].
+    /// Ends the innermost [`Machine::pin`].
     fn unpin(&self, cpu: CpuId);
 
     /// Address of a frame of the [`Zone::Low`] zone.
     fn frame(&self, frame: Pfn) -> NonNull<u8>;
 
     /// Makes a [`Zone::High`] frame reachable through window `slot` of the pinned `cpu`
-    /// until [`Platform::close_window`]. The window is closed; nothing sleeps or unpins
+    /// until [`Machine::close_window`]. The window is closed; nothing sleeps or unpins
     /// while one is open.
     fn window(&self, cpu: CpuId, slot: WindowSlot, frame: Pfn) -> NonNull<u8> {
         let _ = (cpu, slot);
@@ -221,7 +229,7 @@ pub unsafe trait Platform: Sync {
     }
 
     /// A root table is given up, and no CPU has it loaded: clears the entries that
-    /// [`Platform::root_made`] filled. Called pinned.
+    /// [`Machine::root_made`] filled. Called pinned.
     #[inline]
     fn root_ends(&self, root: Pfn) {
         let _ = root;
@@ -246,17 +254,6 @@ pub unsafe trait Platform: Sync {
         core::hint::spin_loop();
     }
 
-    /// The calling task.
-    fn current_task(&self) -> TaskToken;
-
-    /// Sleeps until [`Platform::unpark`] is called for this task. An unpark
-    /// that came first is not lost. May return early. Never called pinned.
-    fn park(&self);
-
-    /// Wakes a task, which is inside of a call of the manager and does not leave that before this
-    /// returns. Called pinned, perhaps with locks held: it wakes somebody and does nothing else.
-    fn unpark(&self, task: TaskToken);
-
     /// A node has less free memory than its low watermark: the embedder's task that calls
     /// [`Vm::reclaim_node`](crate::Vm::reclaim_node) for it should run. Told once until that has
     /// been called, and only with `reclaim=on`. Called pinned, perhaps with locks held: it wakes
@@ -265,31 +262,29 @@ pub unsafe trait Platform: Sync {
     fn wake_reclaim(&self, node: NodeId) {
         let _ = node;
     }
+}
 
-    /// A call is about to fail for want of memory: nothing else could be done, and it has
-    /// changed nothing. `victim` is the space whose end would free most by the rules of
-    /// [`Vm::choose_victim`](crate::Vm::choose_victim), if any would free something. The platform
-    /// may have that space end, or another one, or free memory elsewhere, and then have the call
-    /// tried again; the default has it fail.
-    ///
-    /// Not called pinned. The call may hold ranges of objects: what the platform does here reads,
-    /// writes and cuts no object.
-    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
-        let _ = victim;
-        Rescue::Fail
-    }
+/// Tasks that can sleep: locks whose waiters sleep, and calls that wait for a device or for another
+/// call, need them.
+pub trait Sleep {
+    /// The calling task.
+    fn current_task(&self) -> TaskToken;
 
-    /// The same for a call that fails because a group has as many pages as it may and none can
-    /// leave. `victim` is one of the group's spaces
-    /// ([`Group::choose_victim`](crate::space::Group::choose_victim)). The default asks
-    /// [`Platform::out_of_memory`].
-    fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
-        let _ = group;
-        self.out_of_memory(victim)
-    }
+    /// Sleeps until [`Sleep::unpark`] is called for this task. An unpark
+    /// that came first is not lost. May return early. Never called pinned.
+    fn park(&self);
 
+    /// Wakes a task, which is inside of a call of the manager and does not leave that before this
+    /// returns. Called pinned, perhaps with locks held: it wakes somebody and does nothing else.
+    fn unpark(&self, task: TaskToken);
+}
+
+/// Where pages are read from and written to: stores of files, and swap areas. Numbers of stores are
+/// the embedder's. An embedder without any leaves all as it is: `impl Store for Board {}`.
+pub trait Store {
     /// Reads page `index` of the backing store `store` into `frame`. Pages
-    /// never written read as the store defines. Not called pinned.
+    /// never written read as the store defines. Not called pinned. The default is for embedders
+    /// without stores, whose objects are all shared memory.
     ///
     /// # Safety
     /// The frame is the caller's, to be overwritten, and nobody else's until the call
@@ -297,7 +292,10 @@ pub unsafe trait Platform: Sync {
     ///
     /// # Errors
     /// [`IoError`] if the store cannot deliver; the frame's content is then unspecified.
-    unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
+    unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        let _ = (store, index, frame);
+        Err(IoError)
+    }
 
     /// Writes `frame` to page `index` of the backing store `store`. Not called
     /// pinned; tasks may store to the frame meanwhile (condition 5). With `reclaim=on`, calls
@@ -305,9 +303,12 @@ pub unsafe trait Platform: Sync {
     ///
     /// # Errors
     /// [`IoError`] if the store did not take it; the page stays dirty.
-    fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError>;
+    fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
+        let _ = (store, index, frame);
+        Err(IoError)
+    }
 
-    /// [`Platform::read_page`] of pages in a row, from `first` on, into `frames`.
+    /// [`Store::read_page`] of pages in a row, from `first` on, into `frames`.
     ///
     /// # Safety
     /// As there, for each frame.
@@ -322,7 +323,7 @@ pub unsafe trait Platform: Sync {
         })
     }
 
-    /// [`Platform::write_page`] of pages in a row, from `first` on.
+    /// [`Store::write_page`] of pages in a row, from `first` on.
     ///
     /// # Errors
     /// [`IoError`] if the store did not take all of them; they are then written one by
@@ -333,7 +334,7 @@ pub unsafe trait Platform: Sync {
             .try_for_each(|(index, &frame)| self.write_page(store, index, frame))
     }
 
-    /// [`Platform::write_page`] to a slot of a swap area. The default is for stores that have
+    /// [`Store::write_page`] to a slot of a swap area. The default is for stores that have
     /// room for a page in each slot.
     ///
     /// # Errors
@@ -404,3 +405,34 @@ pub unsafe trait Platform: Sync {
         stored.then_some(index)
     }
 }
+
+/// What is decided outside of the manager. All of it has a default: `impl Policy for Board {}`.
+pub trait Policy {
+    /// A call is about to fail for want of memory: nothing else could be done, and it has
+    /// changed nothing. `victim` is the space whose end would free most by the rules of
+    /// [`Vm::choose_victim`](crate::Vm::choose_victim), if any would free something. The platform
+    /// may have that space end, or another one, or free memory elsewhere, and then have the call
+    /// tried again; the default has it fail.
+    ///
+    /// Not called pinned. The call may hold ranges of objects: what the platform does here reads,
+    /// writes and cuts no object.
+    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
+        let _ = victim;
+        Rescue::Fail
+    }
+
+    /// The same for a call that fails because a group has as many pages as it may and none can
+    /// leave. `victim` is one of the group's spaces
+    /// ([`Group::choose_victim`](crate::space::Group::choose_victim)). The default asks
+    /// [`Policy::out_of_memory`].
+    fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
+        let _ = group;
+        self.out_of_memory(victim)
+    }
+}
+
+/// All that a [`Vm`](crate::Vm) needs. Frames, arenas and page tables alone need a [`Machine`]
+/// only.
+pub trait Platform: Machine + Sleep + Store + Policy {}
+
+impl<T: Machine + Sleep + Store + Policy> Platform for T {}

@@ -20,8 +20,8 @@ use std::vec::Vec;
 
 use crate::addr::Pfn;
 use crate::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, SlotError, SpaceTag,
-    TaskToken, Victim, WindowSlot, Zone,
+    CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Rescue, Sleep, SlotError,
+    SpaceTag, Store, TaskToken, Victim, WindowSlot, Zone,
 };
 use crate::sync::bytes::FrameBytes;
 
@@ -376,7 +376,7 @@ impl Drop for TestMachine {
 // SAFETY: the frames are the machine's own memory, aligned and distinct; pins
 // are checked to be one caller's per CPU; there is no TLB, so a flush has
 // nothing to do.
-unsafe impl Platform for TestMachine {
+unsafe impl Machine for TestMachine {
     fn cpus(&self) -> usize {
         self.cpus.len()
     }
@@ -506,6 +506,12 @@ unsafe impl Platform for TestMachine {
         thread::yield_now();
     }
 
+    fn wake_reclaim(&self, _node: NodeId) {
+        self.reclaim_wakes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Sleep for TestMachine {
     fn current_task(&self) -> TaskToken {
         let task = this_task();
         unwatched(|| {
@@ -532,18 +538,9 @@ unsafe impl Platform for TestMachine {
             thread.unpark();
         }
     }
+}
 
-    fn wake_reclaim(&self, _node: NodeId) {
-        self.reclaim_wakes.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
-        match &mut *self.rescue.lock().unwrap() {
-            Some(rescue) => rescue(victim),
-            None => Rescue::Fail,
-        }
-    }
-
+impl Store for TestMachine {
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         unwatched(|| self.read.lock().unwrap().push((index, 1)));
         self.fill_from_store(store, index, frame)
@@ -614,5 +611,14 @@ unsafe impl Platform for TestMachine {
         let of_store = pages.keys().filter(|(owner, _)| *owner == store);
         let indices = of_store.map(|&(_, page)| page);
         indices.filter(|page| *page >= index).min()
+    }
+}
+
+impl Policy for TestMachine {
+    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
+        match &mut *self.rescue.lock().unwrap() {
+            Some(rescue) => rescue(victim),
+            None => Rescue::Fail,
+        }
     }
 }

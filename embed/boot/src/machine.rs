@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{Geometry, Pfn};
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Parts, Platform, SpaceTag, TaskToken, Zone,
+    CpuId, CpuSet, Flush, IoError, Machine as _, MemoryRange, NodeId, Parts, Policy, Sleep,
+    SpaceTag, Store, TaskToken, Zone,
 };
 use vellum::sync::bytes::FrameBytes;
 
@@ -56,72 +57,88 @@ impl Machine {
 //    only, and loading waits for nothing that it might miss. (`defect` breaks this.)
 // 5. Programs touch pages as they like; the RAM disk uses `FrameBytes`.
 // 6. Only the root's entries for the kernel's half are touched.
-unsafe impl Platform for Machine {
+unsafe impl vellum::platform::Machine for Machine {
     const PARTS: Parts = Parts::LEAST;
 
     fn cpus(&self) -> usize {
         self.cpus
     }
-    fn nodes(&self) -> usize {
-        1
-    }
-    fn node_of(&self, _: CpuId) -> NodeId {
-        NodeId(0)
-    }
+
     fn frame_shift(&self) -> u32 {
         Paging::FRAME_SHIFT
     }
+
     fn memory_map(&self) -> &[MemoryRange] {
         &self.memory
     }
+
     #[inline]
     fn pin(&self) -> CpuId {
         CpuId(Cpu::this().number.load(Ordering::Relaxed) as u16)
     }
+
     #[inline]
     fn unpin(&self, _: CpuId) {}
+
     #[inline]
     fn frame(&self, frame: Pfn) -> NonNull<u8> {
         debug_assert!(u64::from(frame.0) < DIRECT_BYTES / PAGE);
         // SAFETY: not null: the direct map is far from zero.
         unsafe { NonNull::new_unchecked(direct(u64::from(frame.0) * PAGE)) }
     }
+
     fn flush(&self, _: CpuId, cpus: CpuSet, request: &Flush) {
         flush::flush(cpus, self.cpus, request);
     }
+
     fn root_made(&self, root: Pfn) {
         arch::fill_root(self.words(root));
     }
+
     fn root_ends(&self, root: Pfn) {
         arch::clear_root(self.words(root));
     }
+
     fn is_loaded(&self, space: SpaceTag) -> bool {
         let loaded = |cpu: &Cpu| cpu.loaded.load(Ordering::Relaxed) == u64::from(space.0);
         CPUS.iter().take(self.cpus).any(loaded)
     }
+
     fn relax(&self, _: u32) {
         flush::answer();
         core::hint::spin_loop();
     }
+}
+
+impl Sleep for Machine {
     fn current_task(&self) -> TaskToken {
         TaskToken(task::current().number())
     }
+
     fn park(&self) {
         task::park();
     }
+
     fn unpark(&self, task: TaskToken) {
         task::unpark(task.0);
     }
+}
+
+impl Store for Machine {
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         disk::read(store, index, self.bytes(frame))
     }
+
     fn write_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         disk::write(store, index, self.bytes(frame))
     }
+
     fn discard_pages(&self, store: u64, pages: Range<u64>) -> Result<(), IoError> {
         disk::discard(store, &pages)
     }
 }
+
+impl Policy for Machine {}
 
 impl Machine {
     /// A root as words.

@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use core::ptr::NonNull;
 
 use vellum::addr::{Geometry, PageRange, Pfn};
+use vellum::platform::Machine as _;
 use vellum::platform::{
     CpuId, CpuSet, CpuWords, Flush as Forget, IoError, MemoryRange, NodeId, TaskToken, Zone,
 };
@@ -248,7 +249,7 @@ fn done(taken: bool) -> Result<(), IoError> {
 
 // SAFETY: the promises of `struct vellum_platform`, with the same numbers, which who fills it
 // in makes. Whether functions are there was checked; they are called with its context.
-unsafe impl vellum::platform::Platform for Machine {
+unsafe impl vellum::platform::Machine for Machine {
     fn cpus(&self) -> usize {
         self.platform.cpus as usize
     }
@@ -333,6 +334,9 @@ unsafe impl vellum::platform::Platform for Machine {
             None => core::hint::spin_loop(),
         }
     }
+}
+
+impl vellum::platform::Sleep for Machine {
     fn current_task(&self) -> TaskToken {
         let task = self.platform.current_task;
         // SAFETY: as in `node_of`.
@@ -351,6 +355,9 @@ unsafe impl vellum::platform::Platform for Machine {
             unsafe { unpark(self.platform.context, task.0) }
         }
     }
+}
+
+impl vellum::platform::Store for Machine {
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         let read = self.platform.read_page.ok_or(IoError)?;
         // SAFETY: as in `node_of`.
@@ -374,3 +381,5 @@ unsafe impl vellum::platform::Platform for Machine {
         done(unsafe { discard(self.platform.context, store, pages.start, count) })
     }
 }
+
+impl vellum::platform::Policy for Machine {}

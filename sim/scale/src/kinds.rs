@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vellum::frame::{Frame, Kind};
-use vellum::platform::Platform;
+use vellum::platform::Machine;
 use vellum::rmap::ReverseMap;
 use vellum_sim::{LineCosts, LineProfile, LockCosts, LockProfile, ProfiledLine, What};
 

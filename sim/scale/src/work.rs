@@ -1,7 +1,7 @@
 //! What a CPU does in each workload.
 
 use vellum::addr::{Access, PageRange, Prot, Vpn};
-use vellum::platform::{CpuId, CpuSet, CpuWords, Flush, Platform, SpaceTag};
+use vellum::platform::{CpuId, CpuSet, CpuWords, Flush, Machine, SpaceTag};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
     FaultError, FileError, FileRequest, MapError, MapRequest, Placement, ReadRequest, Source,

@@ -7,7 +7,8 @@ use std::ptr::{self, NonNull};
 
 use vellum::addr::Pfn;
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
+    CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken,
+    Zone,
 };
 use vellum::sync::bytes::FrameBytes;
 
@@ -231,7 +232,7 @@ impl Drop for Board {
 //    If they could not end, the era is over, and nobody is pinned any more.
 // 4. Nobody translates, so there are no translations to forget.
 // 5. What touches frames here is `read_page`, through `FrameBytes`, and only its own.
-unsafe impl Platform for Board {
+unsafe impl Machine for Board {
     fn cpus(&self) -> usize {
         self.cpus
     }
@@ -305,7 +306,9 @@ unsafe impl Platform for Board {
     fn relax(&self, spins: u32) {
         with_cpu(|cpu| cpu.relax(spins));
     }
+}
 
+impl Sleep for Board {
     fn current_task(&self) -> TaskToken {
         TaskToken(with_cpu(|cpu| u64::from(cpu.id().0)).unwrap_or(0))
     }
@@ -317,7 +320,9 @@ unsafe impl Platform for Board {
     fn unpark(&self, task: TaskToken) {
         with_cpu(|cpu| cpu.wake(CpuId(task.0 as u16)));
     }
+}
 
+impl Store for Board {
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         self.transfer()?;
         // SAFETY: a frame of the mapping, which nobody else uses until this returns.
@@ -352,3 +357,5 @@ unsafe impl Platform for Board {
         self.transfer()
     }
 }
+
+impl Policy for Board {}

@@ -4,7 +4,7 @@ mod common;
 
 use common::{assert_near, flat};
 use vellum::addr::{Access, Prot};
-use vellum::platform::{NodeId, Platform};
+use vellum::platform::{Machine, NodeId};
 use vellum::rmap::Family;
 use vellum::space::MapRequest;
 use vellum::sync::atomic::Ordering;

@@ -182,7 +182,7 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     }
 
     fn cpus(&self) -> usize {
-        vellum::platform::Platform::cpus(self.machine())
+        vellum::platform::Machine::cpus(self.machine())
     }
 
     fn pages(&self) -> Pages {

@@ -19,7 +19,7 @@ use std::time::Instant;
 use vellum::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use vellum::design::{Design, TableSource};
 use vellum::frame::{Kind, PhysicalMemory, Site};
-use vellum::platform::{CpuId, CpuSet, Platform, SpaceTag, Zone};
+use vellum::platform::{CpuId, CpuSet, Machine as _, SpaceTag, Zone};
 use vellum::rmap::Partial;
 use vellum::space::{Advice, MapRequest, Placement};
 use vellum::table::{

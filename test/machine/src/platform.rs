@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use vellum::addr::Pfn;
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, Rescue, SlotError, TaskToken,
-    Victim, WindowSlot,
+    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Policy, Rescue, Sleep, SlotError, Store,
+    TaskToken, Victim, WindowSlot,
 };
 use vellum::sync::bytes::FrameBytes;
 
@@ -43,7 +43,7 @@ const MOMENT: Duration = Duration::from_micros(20);
 //    this; switching them on is unsafe.)
 // 5. The MMU loads and stores atomic words, backing stores are given
 //    `FrameBytes`, and nothing else here touches frames.
-unsafe impl Platform for Machine {
+unsafe impl vellum::platform::Machine for Machine {
     fn cpus(&self) -> usize {
         self.cpus.len()
     }
@@ -159,6 +159,15 @@ unsafe impl Platform for Machine {
         }
     }
 
+    fn wake_reclaim(&self, node: NodeId) {
+        // What wakes a host thread would block that of a scheduler.
+        if self.scheduler.is_none() {
+            self.shortage.note(node);
+        }
+    }
+}
+
+impl Sleep for Machine {
     fn current_task(&self) -> TaskToken {
         TaskToken(match self.scheduler {
             Some(scheduler) => (scheduler.current_task)(),
@@ -179,19 +188,9 @@ unsafe impl Platform for Machine {
             None => task::unpark(task.0),
         }
     }
+}
 
-    fn wake_reclaim(&self, node: NodeId) {
-        // What wakes a host thread would block that of a scheduler.
-        if self.scheduler.is_none() {
-            self.shortage.note(node);
-        }
-    }
-
-    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
-        self.shortage.choose(victim);
-        Rescue::Fail
-    }
-
+impl Store for Machine {
     unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
         let bytes = self.bytes_to_transfer(frame);
         self.count_io(false, self.store.read_page(store, index, bytes))
@@ -239,6 +238,13 @@ unsafe impl Platform for Machine {
 
     fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
         self.store.find_page(store, index, stored)
+    }
+}
+
+impl Policy for Machine {
+    fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
+        self.shortage.choose(victim);
+        Rescue::Fail
     }
 }
 

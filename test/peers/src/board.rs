@@ -7,9 +7,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use vellum::addr::Pfn;
-use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
-};
+use vellum::platform::{CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken, Zone};
 
 use crate::Failure;
 
@@ -71,7 +69,7 @@ unsafe impl Sync for Board {}
 
 // SAFETY: frames are distinct parts of the board's memory, aligned to their
 // size; a CPU has one thread at a time (see `run_on`); there is no TLB.
-unsafe impl Platform for Board {
+unsafe impl Machine for Board {
     fn cpus(&self) -> usize {
         2
     }
@@ -99,6 +97,9 @@ unsafe impl Platform for Board {
         unsafe { self.memory.add(frame.index() * FRAME) }
     }
     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
+}
+
+impl Sleep for Board {
     fn current_task(&self) -> TaskToken {
         TaskToken(u64::from(CPU.get()))
     }
@@ -107,6 +108,9 @@ unsafe impl Platform for Board {
         std::thread::yield_now();
     }
     fn unpark(&self, _: TaskToken) {}
+}
+
+impl Store for Board {
     unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
         Err(IoError)
     }
@@ -114,3 +118,6 @@ unsafe impl Platform for Board {
         Err(IoError)
     }
 }
+
+impl Policy for Board {}
+

@@ -5,9 +5,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use vellum::addr::Pfn;
-use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken, Zone,
-};
+use vellum::platform::{CpuId, CpuSet, Flush, Machine, MemoryRange, NodeId, Zone};
 use vellum::sync::bytes::FrameBytes;
 
 /// Bytes of a frame.
@@ -69,18 +67,9 @@ impl Drop for Board {
 // SAFETY: by the conditions of the trait, 1. the memory was allocated for the board alone;
 // 2. `frame` gives aligned, distinct addresses inside of it; 3. there is one CPU and one
 // thread; 4. nothing keeps translations; 5. bytes are reached through `bytes`.
-unsafe impl Platform for Board {
+unsafe impl Machine for Board {
     fn cpus(&self) -> usize {
         1
-    }
-    fn nodes(&self) -> usize {
-        1
-    }
-    fn node_of(&self, _: CpuId) -> NodeId {
-        NodeId(0)
-    }
-    fn frame_shift(&self) -> u32 {
-        PAGE.ilog2()
     }
     fn memory_map(&self) -> &[MemoryRange] {
         &self.map
@@ -95,16 +84,5 @@ unsafe impl Platform for Board {
     }
     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {
         self.flushes.set(self.flushes.get() + 1);
-    }
-    fn current_task(&self) -> TaskToken {
-        TaskToken(0)
-    }
-    fn park(&self) {}
-    fn unpark(&self, _: TaskToken) {}
-    unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
-    fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
     }
 }

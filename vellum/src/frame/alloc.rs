@@ -9,7 +9,7 @@ use super::ring::Ring;
 use super::site::Site;
 use super::zones::ZoneFrames;
 use crate::addr::Pfn;
-use crate::platform::{NodeId, Platform, Zone};
+use crate::platform::{Machine, NodeId, Zone};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ const RUNS_TO_MARK: usize = 8;
 /// Frames to fetch at once from a zone that is not the list's own.
 const FOREIGN_BATCH: u32 = 16;
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Hands out a block of `1 << request.order` frames, aligned to its size:
     /// kind `Allocated`, one reference, owner, index and rmap word 0, the order
     /// in the record. Of a larger block that is the record of the first frame;

@@ -9,7 +9,7 @@ use super::report::{AuditError, AuditPlace, FrameCensus, FrameStats, ZoneStats};
 use super::ring::BlockStack;
 use super::zones::ZoneFrames;
 use crate::addr::Pfn;
-use crate::platform::{MemoryRange, Platform};
+use crate::platform::{Machine, MemoryRange};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Chain;
@@ -21,7 +21,7 @@ pub(super) fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Counts of frames and events. Walks all CPUs and zones.
     pub fn stats(&self) -> FrameStats {
         let mut stats = FrameStats::default();

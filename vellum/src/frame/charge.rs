@@ -7,7 +7,7 @@ use super::group::Groups;
 use super::memory::PhysicalMemory;
 use super::request::{OutOfMemory, Request};
 use crate::addr::Pfn;
-use crate::platform::{GroupId, Platform};
+use crate::platform::{GroupId, Machine};
 use crate::sync::Pin;
 
 /// Why there is no frame for a page.
@@ -42,7 +42,7 @@ impl From<OutOfMemory> for NoPage {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Keeps account of groups from now on, of which there is only the root.
     pub(crate) fn keep_groups(&mut self) {
         let span = self.view().span();

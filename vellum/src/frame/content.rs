@@ -6,11 +6,11 @@ use super::cpu::CpuFrames;
 use super::memory::PhysicalMemory;
 use super::record::Frame;
 use crate::addr::Pfn;
-use crate::platform::{Platform, WindowSlot, Zone};
+use crate::platform::{Machine, WindowSlot, Zone};
 use crate::sync::Pin;
 use crate::sync::bytes::FrameBytes;
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Calls `f` with the frame's bytes. High memory takes a window for pages
     /// meanwhile.
     #[inline]
@@ -25,7 +25,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
         let (window, bytes) = self.open_window(pin, WindowSlot::PAGES, pfn);
         // SAFETY: the address is that of a whole frame, aligned to its size, until
-        // the window closes (condition 2 of `Platform`), and whoever touches it
+        // the window closes (condition 2 of `Machine`), and whoever touches it
         // without a lock does so through `FrameBytes` or from outside of the program
         // (condition 5).
         let result = f(unsafe { FrameBytes::new(bytes, self.frame_size()) });

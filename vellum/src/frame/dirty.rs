@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 
 use super::memory::PhysicalMemory;
 use crate::addr::Pfn;
-use crate::platform::{GroupId, Platform};
+use crate::platform::{GroupId, Machine};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{BatchedCounts, Pin};
 
@@ -61,7 +61,7 @@ impl DirtyPages {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Counts dirty pages from now on, of which there are none. Groups are kept already, if they
     /// will be.
     pub(crate) fn keep_dirty_pages(&mut self) {

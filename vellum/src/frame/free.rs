@@ -7,7 +7,7 @@ use super::record::{Flags, Frame, Kind};
 use super::ring::Ring;
 use super::zeroed::FreedTables;
 use crate::addr::Pfn;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Chain;
@@ -15,7 +15,7 @@ use crate::sync::limbo::Chain;
 /// Most frames of a row that goes to a CPU's list at once.
 const MAX_ROW: u32 = 16;
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Makes the frames of a block of `1 << order` into blocks of one frame,
     /// each with one reference. The caller is the block's only user.
     pub(crate) fn split(&self, pfn: Pfn, order: u32) {

@@ -5,7 +5,7 @@ use super::memory::PhysicalMemory;
 use super::record::Flags;
 use super::ring::Ring;
 use crate::addr::Pfn;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::{Pin, SpinGuard};
 
 /// Most runs that are given back together.
@@ -34,7 +34,7 @@ impl FreeRun {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Makes room for a frame in a list that has none, or keeps the frame elsewhere.
     /// Returns whether it is still to be put there.
     #[cold]

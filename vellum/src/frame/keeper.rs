@@ -1,13 +1,13 @@
 //! Layers above the allocator that keep free frames.
 
 use super::memory::PhysicalMemory;
-use crate::platform::{CpuId, Platform};
+use crate::platform::{CpuId, Machine};
 use crate::sync::Pin;
 use crate::sync::limbo::Limbo;
 
 /// A layer above the allocator that keeps frames which nobody uses, to have them
 /// at hand, and can do without them.
-pub trait Keeper<P: Platform>: Send + Sync {
+pub trait Keeper<P: Machine>: Send + Sync {
     /// Frees what is kept for this CPU. Called when an allocation failed or
     /// left a zone below its low watermark, and when the CPU gives back its
     /// lists; no lock is held.

@@ -26,7 +26,7 @@ use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
-use crate::platform::{CpuId, IoError, NodeId, Platform, WindowSlot, Zone};
+use crate::platform::{CpuId, IoError, Machine, NodeId, WindowSlot, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
@@ -37,7 +37,7 @@ use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SleepLock};
 const ADVANCE_INTERVAL: u32 = 32;
 
 /// All frames of a machine: who has them and who may get them.
-pub struct PhysicalMemory<P: Platform> {
+pub struct PhysicalMemory<P: Machine> {
     pub(super) platform: P,
     pub(super) table: FrameTable,
     pub(super) zones: Zones,
@@ -76,7 +76,7 @@ pub struct PhysicalMemory<P: Platform> {
     pub(super) crowd: CachePadded<AtomicU32>,
 }
 
-impl<P: Platform> PinHost for PhysicalMemory<P> {
+impl<P: Machine> PinHost for PhysicalMemory<P> {
     #[inline]
     fn unpin(&self, cpu: CpuId) {
         self.platform.unpin(cpu);
@@ -97,7 +97,7 @@ impl<P: Platform> PinHost for PhysicalMemory<P> {
 }
 
 /// Page tables that are free or retired, by their frames.
-impl<P: Platform> ChainLinks for PhysicalMemory<P> {
+impl<P: Machine> ChainLinks for PhysicalMemory<P> {
     const END: u32 = FrameTable::END;
 
     #[inline]
@@ -111,7 +111,7 @@ impl<P: Platform> ChainLinks for PhysicalMemory<P> {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// The lists of published kernels, where they are in use.
     #[inline]
     pub(super) fn linked(&self) -> Option<&Linked> {
@@ -190,7 +190,7 @@ impl<P: Platform> PhysicalMemory<P> {
     pub fn pin(&self) -> Pin<'_> {
         let cpu = self.platform.pin();
         // SAFETY: the platform bound the caller to the CPU and to nobody else's
-        // (condition 3 of `Platform`), until the pin calls `unpin`.
+        // (condition 3 of `Machine`), until the pin calls `unpin`.
         unsafe { self.epochs.enter(self, cpu) }
     }
 

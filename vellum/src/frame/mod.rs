@@ -33,8 +33,8 @@
 //! The memory of a manager can be looked at, and given out:
 //!
 //! ```
-//! # use vellum::{Vm, addr::Pfn, frame::*, platform::Platform, rmap::ReverseMap, table::Format};
-//! # fn look<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) -> Result<u32, OutOfMemory> {
+//! # use vellum::{Vm, addr::Pfn, frame::*, platform::Machine, rmap::ReverseMap, table::Format};
+//! # fn look<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) -> Result<u32, OutOfMemory> {
 //! let stack = vm.memory().alloc(&vm.pin(), Request::page(Site::AnonymousPage))?;
 //! stack.write(&vm.pin(), 0, b"mine");
 //! stack.free(&vm.pin());
@@ -47,29 +47,29 @@
 //! None of its frames can be copied over, freed or relabelled:
 //!
 //! ```compile_fail,E0599
-//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
-//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn, other: Pfn) {
+//! # use vellum::{Vm, addr::Pfn, platform::Machine, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn, other: Pfn) {
 //! vm.memory().copy(&vm.pin(), frame, other);
 //! # }
 //! ```
 //!
 //! ```compile_fail,E0599
-//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
-//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
+//! # use vellum::{Vm, addr::Pfn, platform::Machine, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
 //! vm.memory().free(&vm.pin(), frame, 0);
 //! # }
 //! ```
 //!
 //! ```compile_fail,E0599
-//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
-//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
+//! # use vellum::{Vm, addr::Pfn, platform::Machine, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
 //! vm.memory().frame(frame).set_owner(1);
 //! # }
 //! ```
 //!
 //! ```compile_fail,E0133
-//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
-//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
+//! # use vellum::{Vm, addr::Pfn, platform::Machine, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
 //! vm.platform().read_page(1, 0, frame);
 //! # }
 //! ```
@@ -77,8 +77,8 @@
 //! Without a manager, a block goes back once, while its memory exists:
 //!
 //! ```
-//! # use vellum::{frame::*, platform::Platform};
-//! # fn pair<P: Platform>(memory: PhysicalMemory<P>) -> Result<(), OutOfMemory> {
+//! # use vellum::{frame::*, platform::Machine};
+//! # fn pair<P: Machine>(memory: PhysicalMemory<P>) -> Result<(), OutOfMemory> {
 //! let block = memory.alloc_owned(&memory.pin(), Request::page(Site::AnonymousPage).order(3))?;
 //! block.free(&memory.pin());
 //! drop(memory);
@@ -87,8 +87,8 @@
 //! ```
 //!
 //! ```compile_fail,E0382
-//! # use vellum::{frame::*, platform::Platform};
-//! # fn pair<P: Platform>(memory: PhysicalMemory<P>) -> Result<(), OutOfMemory> {
+//! # use vellum::{frame::*, platform::Machine};
+//! # fn pair<P: Machine>(memory: PhysicalMemory<P>) -> Result<(), OutOfMemory> {
 //! let block = memory.alloc_owned(&memory.pin(), Request::page(Site::AnonymousPage).order(3))?;
 //! block.free(&memory.pin());
 //! block.free(&memory.pin());
@@ -97,8 +97,8 @@
 //! ```
 //!
 //! ```compile_fail,E0505
-//! # use vellum::{frame::*, platform::Platform};
-//! # fn pair<P: Platform>(memory: PhysicalMemory<P>) -> Result<(), OutOfMemory> {
+//! # use vellum::{frame::*, platform::Machine};
+//! # fn pair<P: Machine>(memory: PhysicalMemory<P>) -> Result<(), OutOfMemory> {
 //! let block = memory.alloc_owned(&memory.pin(), Request::page(Site::AnonymousPage).order(3))?;
 //! drop(memory);
 //! drop(block);
@@ -109,8 +109,8 @@
 //! Frame numbers take `unsafe`:
 //!
 //! ```
-//! # use vellum::{addr::Pfn, frame::*, platform::Platform};
-//! # fn pair<P: Platform>(memory: &PhysicalMemory<P>) -> Result<(), OutOfMemory> {
+//! # use vellum::{addr::Pfn, frame::*, platform::Machine};
+//! # fn pair<P: Machine>(memory: &PhysicalMemory<P>) -> Result<(), OutOfMemory> {
 //! let frame: Pfn = memory.alloc(&memory.pin(), Request::page(Site::AnonymousPage))?;
 //! // SAFETY: the reference that it was handed out with.
 //! unsafe { memory.put_raw(&memory.pin(), frame, 0) };
@@ -119,15 +119,15 @@
 //! ```
 //!
 //! ```compile_fail,E0133
-//! # use vellum::{addr::Pfn, frame::*, platform::Platform};
-//! # fn pair<P: Platform>(memory: &PhysicalMemory<P>, frame: Pfn) {
+//! # use vellum::{addr::Pfn, frame::*, platform::Machine};
+//! # fn pair<P: Machine>(memory: &PhysicalMemory<P>, frame: Pfn) {
 //! memory.put_raw(&memory.pin(), frame, 0);
 //! # }
 //! ```
 //!
 //! ```compile_fail,E0624
-//! # use vellum::{addr::Pfn, frame::*, platform::Platform};
-//! # fn pair<P: Platform>(memory: &PhysicalMemory<P>, frame: Pfn) {
+//! # use vellum::{addr::Pfn, frame::*, platform::Machine};
+//! # fn pair<P: Machine>(memory: &PhysicalMemory<P>, frame: Pfn) {
 //! memory.zero(&memory.pin(), frame);
 //! # }
 //! ```

@@ -8,7 +8,7 @@ use super::memory::PhysicalMemory;
 use super::record::Frame;
 use super::request::{OutOfMemory, Request};
 use crate::addr::Pfn;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::{Pin, Turn, bytes};
 
 /// Owner of a frame of kind `Allocated` that an embedder holds in a block: no handle
@@ -17,13 +17,13 @@ pub(super) const EMBEDDER: u32 = u32::MAX;
 
 /// A block of frames that its holder is the only user of, as a `Box` is of its
 /// memory. It goes back when it is dropped.
-pub struct OwnedBlock<'m, P: Platform> {
+pub struct OwnedBlock<'m, P: Machine> {
     memory: &'m PhysicalMemory<P>,
     first: Pfn,
     order: u32,
 }
 
-impl<'m, P: Platform> OwnedBlock<'m, P> {
+impl<'m, P: Machine> OwnedBlock<'m, P> {
     /// The block that [`OwnedBlock::into_raw`] gave up, or that
     /// [`PhysicalMemory::alloc`] handed out.
     ///
@@ -134,7 +134,7 @@ impl<'m, P: Platform> OwnedBlock<'m, P> {
     }
 }
 
-impl<P: Platform> Drop for OwnedBlock<'_, P> {
+impl<P: Machine> Drop for OwnedBlock<'_, P> {
     fn drop(&mut self) {
         self.give_back(&self.memory.pin());
     }
@@ -142,13 +142,13 @@ impl<P: Platform> Drop for OwnedBlock<'_, P> {
 
 /// What [`OwnedBlock::into_frames`] returns. Frames that are not taken from it go back
 /// with it.
-pub struct OwnedFrames<'m, P: Platform> {
+pub struct OwnedFrames<'m, P: Machine> {
     memory: &'m PhysicalMemory<P>,
     next: Pfn,
     left: u32,
 }
 
-impl<'m, P: Platform> Iterator for OwnedFrames<'m, P> {
+impl<'m, P: Machine> Iterator for OwnedFrames<'m, P> {
     type Item = OwnedBlock<'m, P>;
 
     fn next(&mut self) -> Option<OwnedBlock<'m, P>> {
@@ -165,19 +165,19 @@ impl<'m, P: Platform> Iterator for OwnedFrames<'m, P> {
     }
 }
 
-impl<P: Platform> Drop for OwnedFrames<'_, P> {
+impl<P: Machine> Drop for OwnedFrames<'_, P> {
     fn drop(&mut self) {
         self.for_each(drop);
     }
 }
 
-impl<P: Platform> fmt::Debug for OwnedBlock<'_, P> {
+impl<P: Machine> fmt::Debug for OwnedBlock<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} frames from {:?}", 1u64 << self.order, self.first)
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// [`PhysicalMemory::alloc`] for a caller who owns the block and nothing else
     /// does.
     ///

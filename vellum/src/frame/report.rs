@@ -10,11 +10,11 @@ use crate::platform::{CpuId, NodeId, Zone};
 /// Why a platform's description of itself cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetupError {
-    /// [`crate::platform::Platform::cpus`] is outside 1..=4096.
+    /// [`crate::platform::Machine::cpus`] is outside 1..=4096.
     CpuCount(usize),
-    /// [`crate::platform::Platform::nodes`] is outside 1..=1024.
+    /// [`crate::platform::Machine::nodes`] is outside 1..=1024.
     NodeCount(usize),
-    /// [`crate::platform::Platform::frame_shift`] is outside 12..=21.
+    /// [`crate::platform::Machine::frame_shift`] is outside 12..=21.
     FrameShift(u32),
     /// A CPU's node does not exist.
     CpuNode {

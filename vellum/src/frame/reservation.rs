@@ -25,7 +25,7 @@ use super::report::AuditError;
 use super::request::Request;
 use super::site::Site;
 use crate::addr::Pfn;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::list::{Link, Links, List, NONE};
 use crate::sync::{CachePadded, Pin, SpinLock};
@@ -164,7 +164,7 @@ impl Reservations {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Lets runs of `1 << order` frames be set aside from now on.
     pub(crate) fn keep_reservations(&mut self, order: u32) {
         let map = self.platform.memory_map();

@@ -3,9 +3,9 @@
 use super::memory::PhysicalMemory;
 use super::record::Kind;
 use crate::addr::Pfn;
-use crate::platform::{Platform, Zone};
+use crate::platform::{Machine, Zone};
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Takes a zero-filled low frame out of circulation. Needs no CPU.
     pub(crate) fn reserve_zeroed(&mut self) -> Option<Pfn> {
         let table = &self.table;

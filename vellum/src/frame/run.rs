@@ -23,7 +23,7 @@
 use super::memory::PhysicalMemory;
 use super::record::{Counts, Flags, Frame, Kind};
 use crate::addr::Pfn;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::bytes::prefetch;
 use crate::sync::{BitGuard, BitLock, Pin};
@@ -49,7 +49,7 @@ impl LockedRun<'_> {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Locks the run of `1 << order` frames from `first` on, which an entry of a table that
     /// the caller has locked, or a reference of the caller, keeps from ending.
     #[inline]

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::memory::PhysicalMemory;
 use super::zones::ZoneFrames;
-use crate::platform::{NodeId, Platform};
+use crate::platform::{Machine, NodeId};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{CachePadded, Pin};
 
@@ -20,7 +20,7 @@ pub enum Relief {
     Others,
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// A call on this CPU is refused although there may be free frames, because of how many items
     /// there are: frames would not help it, but this may.
     #[cold]
@@ -43,7 +43,7 @@ impl<P: Platform> PhysicalMemory<P> {
         }
     }
 
-    /// Has the platform told from now on when a node is short ([`Platform::wake_reclaim`]).
+    /// Has the platform told from now on when a node is short ([`Machine::wake_reclaim`]).
     pub(crate) fn tell_of_shortage(&mut self) {
         let nodes = self.platform.nodes();
         let woken = (0..nodes).map(|_| CachePadded(AtomicU32::new(0)));

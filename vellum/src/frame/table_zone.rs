@@ -1,7 +1,7 @@
 //! Where page tables of the lowest level lie, if their format can reach high memory.
 
 use super::memory::PhysicalMemory;
-use crate::platform::{Platform, Zone};
+use crate::platform::{Machine, Zone};
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ pub(super) struct LowNeed {
     hand: AtomicU64,
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Sets where page tables of the lowest level are taken from, before there are any.
     pub(crate) fn set_table_zone(&mut self, zone: TableZone) {
         self.table_zone = zone;

@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::addr::Pfn;
-use crate::platform::{MemoryRange, NodeId, Platform, Zone};
+use crate::platform::{Machine, MemoryRange, NodeId, Zone};
 use crate::sync::Turn;
 use crate::testing::{Rng, TestMachine, range, run_on};
 

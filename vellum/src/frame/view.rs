@@ -9,7 +9,7 @@ use super::report::{FrameStats, ZoneStats};
 use super::request::{FailAt, OutOfMemory, Request};
 use super::site::Site;
 use crate::addr::Pfn;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::Pin;
 
 /// Physical memory as those see it who share it with a manager: statistics,
@@ -17,19 +17,19 @@ use crate::sync::Pin;
 ///
 /// It is the only way to the memory of a [`Vm`](crate::Vm), and leads to nothing that
 /// could free, change or forge what is somebody else's.
-pub struct MemoryView<'m, P: Platform> {
+pub struct MemoryView<'m, P: Machine> {
     memory: &'m PhysicalMemory<P>,
 }
 
-impl<P: Platform> Clone for MemoryView<'_, P> {
+impl<P: Machine> Clone for MemoryView<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Platform> Copy for MemoryView<'_, P> {}
+impl<P: Machine> Copy for MemoryView<'_, P> {}
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// The memory without what only its manager may do.
     #[inline]
     pub fn view(&self) -> MemoryView<'_, P> {
@@ -37,7 +37,7 @@ impl<P: Platform> PhysicalMemory<P> {
     }
 }
 
-impl<'m, P: Platform> MemoryView<'m, P> {
+impl<'m, P: Machine> MemoryView<'m, P> {
     /// Hands out a block of `1 << request.order` frames, aligned to its size.
     /// [`Vm::audit`](crate::Vm::audit) counts frames held so as the embedder's.
     ///

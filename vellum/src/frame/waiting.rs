@@ -8,7 +8,7 @@
 //! then wait, unpinned, before they return.
 
 use super::memory::PhysicalMemory;
-use crate::platform::{CpuId, Platform};
+use crate::platform::{CpuId, Machine};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Limbo;
@@ -20,7 +20,7 @@ const EPOCHS: u32 = 3;
 /// One in so many frames of the machine may wait, in equal shares for its CPUs.
 const SHARE: u64 = 8;
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// What a CPU retired: frames, and page tables that a source has wait by itself.
     fn limbos(&self, cpu: CpuId) -> impl Iterator<Item = &Limbo> {
         let kept = self.keeper.as_ref().and_then(|keeper| keeper.limbo(cpu));

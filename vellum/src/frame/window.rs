@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 
 use super::memory::PhysicalMemory;
 use crate::addr::Pfn;
-use crate::platform::{CpuId, Platform, WindowSlot};
+use crate::platform::{CpuId, Machine, WindowSlot};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
@@ -23,7 +23,7 @@ impl Drop for Window<'_> {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Opens one of `slots` on `pfn`; returns it and the address of the frame.
     pub(super) fn open_window<'a>(
         &'a self,

@@ -14,7 +14,7 @@ use super::record::Flags;
 use super::request::Request;
 use super::ring::Ring;
 use crate::addr::Pfn;
-use crate::platform::{CpuId, Platform};
+use crate::platform::{CpuId, Machine};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Chain;
@@ -33,7 +33,7 @@ pub enum FreedTables {
     KeptApart,
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Sets what becomes of freed page tables, before there are any.
     pub(crate) fn set_freed_tables(&mut self, freed: FreedTables) {
         let freed = match freed {

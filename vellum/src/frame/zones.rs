@@ -12,7 +12,7 @@ use super::report::SetupError;
 use super::ring::{BlockStack, HIGH_BATCHES, MAX_BATCH, MAX_HIGH};
 use super::table::FrameTable;
 use crate::addr::Pfn;
-use crate::platform::{CpuId, MemoryRange, NodeId, Platform, Zone};
+use crate::platform::{CpuId, Machine, MemoryRange, NodeId, Zone};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::report::{Fields, name};
 use crate::sync::{CachePadded, PerCpu, SpinLock};
@@ -118,7 +118,7 @@ impl Zones {
 }
 
 /// Checks everything the platform says about its CPUs, nodes and memory.
-pub(super) fn check<P: Platform>(platform: &P) -> Result<(), SetupError> {
+pub(super) fn check<P: Machine>(platform: &P) -> Result<(), SetupError> {
     let (cpus, nodes, shift) = (platform.cpus(), platform.nodes(), platform.frame_shift());
     if !(1..=4096).contains(&cpus) {
         return Err(SetupError::CpuCount(cpus));
@@ -141,7 +141,7 @@ pub(super) fn check<P: Platform>(platform: &P) -> Result<(), SetupError> {
 
 /// Looks at the first and the last frame of each range of low memory: everything that tells
 /// pages and tables from their addresses relies on aligned frames.
-fn check_addresses<P: Platform>(platform: &P) -> Result<(), SetupError> {
+fn check_addresses<P: Machine>(platform: &P) -> Result<(), SetupError> {
     let low = |range: &&MemoryRange| range.zone == Zone::Low;
     for range in platform.memory_map().iter().filter(low) {
         for frame in [range.start, range.start.offset(range.frames - 1)] {
@@ -185,7 +185,7 @@ fn check_map(map: &[MemoryRange], nodes: usize) -> Result<(), SetupError> {
 
 /// The frame table and the zones of a map that [`check`] accepted, every frame
 /// free.
-pub(super) fn build<P: Platform>(platform: &P) -> Result<(FrameTable, Zones), SetupError> {
+pub(super) fn build<P: Machine>(platform: &P) -> Result<(FrameTable, Zones), SetupError> {
     let map = platform.memory_map();
     let last = map[map.len() - 1];
     let table = FrameTable::new(map[0].start, last.start.offset(last.frames))?;
@@ -258,7 +258,7 @@ fn zone(number: u16, (node, zone, total): (NodeId, Zone, u64)) -> ZoneFrames {
     }
 }
 
-fn fallback_of<P: Platform>(platform: &P, node: NodeId, zones: &[ZoneFrames]) -> Box<[u16]> {
+fn fallback_of<P: Machine>(platform: &P, node: NodeId, zones: &[ZoneFrames]) -> Box<[u16]> {
     let mut order: Vec<u16> = (0..zones.len() as u16).collect();
     // (A stable sort would take 4 KiB of a kernel's stack.)
     order.sort_unstable_by_key(|&zone| {
@@ -270,7 +270,7 @@ fn fallback_of<P: Platform>(platform: &P, node: NodeId, zones: &[ZoneFrames]) ->
 }
 
 /// Empty lists for every CPU, sized to the zones that fill them.
-pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuFrames> {
+pub(super) fn cpu_lists<P: Machine>(platform: &P, zones: &Zones) -> PerCpu<CpuFrames> {
     let cpus = platform.cpus();
     let homes: Vec<(NodeId, u16, Option<u16>)> = (0..cpus)
         .map(|cpu| {
@@ -316,7 +316,7 @@ pub(super) fn cpu_lists<P: Platform>(platform: &P, zones: &Zones) -> PerCpu<CpuF
 }
 
 /// The longest range of the map that is a zone's, with its length.
-fn longest_range<P: Platform>(platform: &P, zones: &Zones, zone: u16) -> (Pfn, u32) {
+fn longest_range<P: Machine>(platform: &P, zones: &Zones, zone: u16) -> (Pfn, u32) {
     let info = &zones.get(zone).info;
     let map = platform.memory_map().iter();
     let own = map.filter(|range| (range.node, range.zone) == (info.node, info.zone));

@@ -27,22 +27,21 @@
 //! use vellum::space::{FileError, FileRequest, OpenFile, ReadRequest, WriteRequest};
 //! # struct Board { ram: NonNull<u8>, map: [MemoryRange; 1] }
 //! # unsafe impl Sync for Board {}
-//! # unsafe impl Platform for Board {
+//! # unsafe impl Machine for Board {
 //! #     fn cpus(&self) -> usize { 1 }
-//! #     fn nodes(&self) -> usize { 1 }
-//! #     fn node_of(&self, _: CpuId) -> NodeId { NodeId(0) }
-//! #     fn frame_shift(&self) -> u32 { 12 }
 //! #     fn memory_map(&self) -> &[MemoryRange] { &self.map }
 //! #     fn pin(&self) -> CpuId { CpuId(0) }
 //! #     fn unpin(&self, _: CpuId) {}
 //! #     fn frame(&self, frame: Pfn) -> NonNull<u8> { unsafe { self.ram.add(frame.index() << 12) } }
 //! #     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
+//! # }
+//! # impl Sleep for Board {
 //! #     fn current_task(&self) -> TaskToken { TaskToken(0) }
 //! #     fn park(&self) {}
 //! #     fn unpark(&self, _: TaskToken) {}
-//! #     unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
-//! #     fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> { Err(IoError) }
 //! # }
+//! # impl Store for Board {}
+//! # impl Policy for Board {}
 //! # let layout = std::alloc::Layout::from_size_align(16 << 20, 4096)?;
 //! # let ram = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or("no memory")?;
 //! # let range = MemoryRange { start: Pfn(0), frames: 4096, node: NodeId(0), zone: Zone::Low };

@@ -5,16 +5,16 @@ use core::ops::Range;
 use core::ptr::NonNull;
 
 use super::{
-    CpuId, CpuSet, Flush, GroupId, IoError, MemoryRange, NodeId, Platform, Rescue, SlotError,
-    SpaceTag, TaskToken, Victim, WindowSlot,
+    CpuId, CpuSet, Flush, GroupId, IoError, Machine, MemoryRange, NodeId, Policy, Rescue, Sleep,
+    SlotError, SpaceTag, Store, TaskToken, Victim, WindowSlot,
 };
 use crate::addr::Pfn;
 
 macro_rules! forward {
     ($($pointer:ty),*) => { $(
-        // SAFETY: a shared pointer to a platform is that platform; every call
+        // SAFETY: a shared pointer to a machine is that machine; every call
         // goes to it unchanged.
-        unsafe impl<P: Platform + Send + ?Sized> Platform for $pointer {
+        unsafe impl<P: Machine + Send + ?Sized> Machine for $pointer {
             fn cpus(&self) -> usize {
                 (**self).cpus()
             }
@@ -66,6 +66,11 @@ macro_rules! forward {
             fn relax(&self, spins: u32) {
                 (**self).relax(spins);
             }
+            fn wake_reclaim(&self, node: NodeId) {
+                (**self).wake_reclaim(node);
+            }
+        }
+        impl<P: Sleep + Send + ?Sized> Sleep for $pointer {
             fn current_task(&self) -> TaskToken {
                 (**self).current_task()
             }
@@ -75,15 +80,8 @@ macro_rules! forward {
             fn unpark(&self, task: TaskToken) {
                 (**self).unpark(task);
             }
-            fn wake_reclaim(&self, node: NodeId) {
-                (**self).wake_reclaim(node);
-            }
-            fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
-                (**self).out_of_memory(victim)
-            }
-            fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
-                (**self).group_out_of_memory(group, victim)
-            }
+        }
+        impl<P: Store + Send + ?Sized> Store for $pointer {
             unsafe fn read_page(&self, store: u64, index: u64, frame: Pfn) -> Result<(), IoError> {
                 // SAFETY: the caller's promise.
                 unsafe { (**self).read_page(store, index, frame) }
@@ -123,6 +121,14 @@ macro_rules! forward {
             }
             fn find_page(&self, store: u64, index: u64, stored: bool) -> Option<u64> {
                 (**self).find_page(store, index, stored)
+            }
+        }
+        impl<P: Policy + Send + ?Sized> Policy for $pointer {
+            fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
+                (**self).out_of_memory(victim)
+            }
+            fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
+                (**self).group_out_of_memory(group, victim)
             }
         }
     )* };

@@ -10,7 +10,7 @@ use super::handle::Handle;
 use super::numbers::{Numbers, Taken};
 use crate::addr::Pfn;
 use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Relief, Request, Site};
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::{Chain, ChainLinks};
 use crate::sync::report::{Fields, Kind as Reported, name, report};
@@ -94,7 +94,7 @@ impl Growth {
     /// A frame for a chunk, and its number, whose entry has a leaf.
     #[cold]
     #[inline(never)]
-    fn new_chunk<P: Platform>(
+    fn new_chunk<P: Machine>(
         &self,
         directory: &Directory,
         taken: &Taken,
@@ -122,7 +122,7 @@ impl Growth {
     /// Adds the leaves that are missing of the entries `from` to `to`, in ascending order: if an
     /// entry has a leaf, so have all before it.
     #[cold]
-    fn add_leaves<P: Platform>(
+    fn add_leaves<P: Machine>(
         &self,
         directory: &Directory,
         pin: &Pin<'_>,
@@ -282,7 +282,7 @@ impl<T: Item> Arena<T> {
     /// [`OutOfMemory`] if there is no vacant slot and no frame for more, or
     /// the failure was planned.
     #[inline]
-    pub fn alloc<P: Platform>(
+    pub fn alloc<P: Machine>(
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
@@ -304,7 +304,7 @@ impl<T: Item> Arena<T> {
     ///
     /// # Errors
     /// As [`Arena::alloc`]; a plan counts the whole batch once.
-    pub fn alloc_batch<P: Platform>(
+    pub fn alloc_batch<P: Machine>(
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
@@ -321,7 +321,7 @@ impl<T: Item> Arena<T> {
     }
 
     /// Takes `count` vacant slots together, or none.
-    fn gather<P: Platform>(
+    fn gather<P: Machine>(
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
@@ -357,7 +357,7 @@ impl<T: Item> Arena<T> {
     /// # Errors
     /// As [`Arena::alloc`]; a plan counts the whole reservation once.
     #[inline]
-    pub fn reserve<P: Platform>(
+    pub fn reserve<P: Machine>(
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
@@ -377,7 +377,7 @@ impl<T: Item> Arena<T> {
     }
 
     #[cold]
-    fn set_aside<P: Platform>(
+    fn set_aside<P: Machine>(
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
@@ -475,7 +475,7 @@ impl<T: Item> Arena<T> {
     /// ones, or those of a new frame.
     #[cold]
     #[inline(never)]
-    fn refill<P: Platform>(
+    fn refill<P: Machine>(
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
@@ -506,7 +506,7 @@ impl<T: Item> Arena<T> {
     }
 
     /// Makes a frame into slots, in ascending order.
-    fn carve<P: Platform>(
+    fn carve<P: Machine>(
         &self,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
@@ -584,7 +584,7 @@ impl<T: Item> Arena<T> {
     }
 }
 
-fn take_frame<P: Platform>(
+fn take_frame<P: Machine>(
     pin: &Pin<'_>,
     memory: &PhysicalMemory<P>,
     request: Request,

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use super::directory::Directory;
 use super::*;
 use crate::frame::{AuditPlace, FailAt, Kind, OutOfMemory, PhysicalMemory, Request, Site};
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::testing::{Rng, TestMachine, run_on};
 

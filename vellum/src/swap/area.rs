@@ -10,7 +10,7 @@ use crate::sync::{Pin, SpinLock};
 /// A swap area: a backing store of the platform, all of whose pages are the manager's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwapArea {
-    /// The store, as [`Platform::read_page`](crate::platform::Platform::read_page) and
+    /// The store, as [`Store::read_page`](crate::platform::Store::read_page) and
     /// `write_page` know it.
     pub store: u64,
     /// Pages that it has room for.

@@ -4,6 +4,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::frame::PhysicalMemory;
+use crate::platform::Sleep;
 use crate::sync::RangeLock;
 use crate::testing::{TestMachine, run_on};
 

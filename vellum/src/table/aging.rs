@@ -12,7 +12,7 @@ use super::locked::{LINE_ENTRIES, LockedTable, Users};
 use super::reach::uses_windows;
 use super::walk::Tables;
 use crate::addr::{Pfn, Vpn};
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::atomic::Ordering;
 
 /// Entries that are looked at under one hold of a table's lock.
@@ -79,7 +79,7 @@ impl<F: Format> LockedTable<'_, F> {
     }
 }
 
-impl<P: Platform, F: Format> Tables<'_, P, F> {
+impl<P: Machine, F: Format> Tables<'_, P, F> {
     /// Takes the accessed marks of the table of the lowest level for `page`, if there is one and
     /// it is the turn of the table in the walk of this number. Returns what was done, and where
     /// the walk goes on.

@@ -6,7 +6,7 @@ use super::locked::LockedTable;
 use super::walk::Tables;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
-use crate::platform::Platform;
+use crate::platform::Machine;
 
 /// Keeps the table it is at locked, so that pages that lie close together cost
 /// one walk and one lock for all of a table's pages, although they are asked
@@ -20,7 +20,7 @@ use crate::platform::Platform;
 ///
 /// While it holds a table nobody else can lock that, the caller neither:
 /// [`Cursor::leave`] before anything that may fault or take long.
-pub struct Cursor<'t, 'a, P: Platform, F: Format> {
+pub struct Cursor<'t, 'a, P: Machine, F: Format> {
     tables: &'t Tables<'a, P, F>,
     held: Option<LockedTable<'a, F>>,
     /// The table above the one that was unlinked last, and the pages that it
@@ -32,7 +32,7 @@ pub struct Cursor<'t, 'a, P: Platform, F: Format> {
     made: u32,
 }
 
-impl<'t, 'a, P: Platform, F: Format> Cursor<'t, 'a, P, F> {
+impl<'t, 'a, P: Machine, F: Format> Cursor<'t, 'a, P, F> {
     /// At no table yet.
     pub fn new(tables: &'t Tables<'a, P, F>) -> Self {
         Cursor {

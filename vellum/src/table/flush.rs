@@ -1,10 +1,10 @@
 //! The one way to a flush of translations.
 
 use crate::frame::PhysicalMemory;
-use crate::platform::{CpuSet, Flush, Platform};
+use crate::platform::{CpuSet, Flush, Machine};
 use crate::sync::Pin;
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Makes `cpus` forget what `request` names. The caller holds no spin lock,
     /// which debug builds check: a CPU that spins for one with interrupts off would
     /// not answer.

@@ -7,7 +7,7 @@
 use super::pages::{Chain, TablePages};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Flags, PhysicalMemory};
-use crate::platform::{CpuSet, Flush, Platform, SpaceTag};
+use crate::platform::{CpuSet, Flush, Machine, SpaceTag};
 use crate::sync::{ActiveSet, CpuRoom, Pin};
 
 /// Runs of frames a gather holds before it flushes by itself.
@@ -89,7 +89,7 @@ impl Runs {
 }
 
 /// Collects what an unmapping makes free.
-pub struct Gather<'g, P: Platform> {
+pub struct Gather<'g, P: Machine> {
     memory: &'g PhysicalMemory<P>,
     source: &'g dyn TablePages<P>,
     pin: &'g Pin<'g>,
@@ -102,7 +102,7 @@ pub struct Gather<'g, P: Platform> {
     tables_freed: u32,
 }
 
-impl<'g, P: Platform> Gather<'g, P> {
+impl<'g, P: Machine> Gather<'g, P> {
     /// An empty gather. A `target` without CPUs needs no flush.
     ///
     /// # Safety
@@ -288,7 +288,7 @@ impl<'g, P: Platform> Gather<'g, P> {
     }
 }
 
-impl<P: Platform> Drop for Gather<'_, P> {
+impl<P: Machine> Drop for Gather<'_, P> {
     fn drop(&mut self) {
         self.flush();
     }

@@ -16,7 +16,7 @@ use super::reach::uses_windows;
 use super::walk::Tables;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::Site;
-use crate::platform::{Platform, Zone};
+use crate::platform::{Machine, Zone};
 
 /// An entry on its way from one table to another.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct MovedEntry {
     pub(crate) frame: Pfn,
 }
 
-impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
+impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
     /// The leaf entry that covers `page`, or 0, and its level, as [`Tables::peek`] gives
     /// it. An entry that is empty because its table is being moved is waited for, and so is
     /// a large leaf that is being split, or a contiguous run that ends.

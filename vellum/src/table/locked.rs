@@ -17,7 +17,7 @@ use super::reach::{
 };
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Flags, Frame, Owner, PhysicalMemory};
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, Held, NestedLock, Pin, bytes, set_beside};
 
@@ -69,7 +69,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// unlinked in the meantime. The caller is pinned since before it found the table.
     /// `whole` is the lock of the space's tables, if they have one together.
     #[inline(always)]
-    pub(crate) fn lock<P: Platform>(
+    pub(crate) fn lock<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         table: Pfn,
@@ -94,7 +94,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
 
     /// [`LockedTable::lock`] if that needs no waiting. `Err` if it does.
     #[inline]
-    pub(crate) fn try_lock<P: Platform>(
+    pub(crate) fn try_lock<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         table: Pfn,
@@ -126,7 +126,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// if it was unlinked in the meantime.
     #[cold]
     #[inline(never)]
-    fn under<P: Platform>(
+    fn under<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         (table, frame): (Pfn, &'a Frame),
@@ -146,7 +146,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// of its own, so that [`LockedTable::lock`] is none.
     #[cold]
     #[inline(never)]
-    fn lock_successor<P: Platform>(
+    fn lock_successor<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         dead: &Frame,
@@ -158,7 +158,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// The same if that needs no waiting.
     #[cold]
     #[inline(never)]
-    fn try_lock_successor<P: Platform>(
+    fn try_lock_successor<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         dead: &Frame,
@@ -183,7 +183,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
 
     /// The table, whose lock, or `whole`, has been taken under the pin.
     #[inline]
-    fn locked<P: Platform>(
+    fn locked<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
         (table, frame): (Pfn, &'a Frame),
@@ -410,7 +410,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
 
     /// Ends the reservation for the pages of the table, which is one of level 1, if it has
     /// one.
-    pub(crate) fn end_reservation<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
+    pub(crate) fn end_reservation<P: Machine>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) {
         if let Some(first) = self.frame.reserved() {
             self.frame.set_reserved(None);
             memory.end_run(pin, first, Owner::Table(self.table));

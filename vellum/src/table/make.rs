@@ -8,7 +8,7 @@ use super::reach::uses_windows;
 use super::walk::Tables;
 use crate::addr::{Pfn, Prot, Vpn};
 use crate::frame::{Flags, MAX_ORDER, OutOfMemory, Request, Site};
-use crate::platform::{Platform, Zone};
+use crate::platform::{Machine, Zone};
 use crate::sync::atomic::Ordering;
 use crate::sync::{LockTurn, bytes};
 
@@ -16,7 +16,7 @@ use crate::sync::{LockTurn, bytes};
 #[derive(Default)]
 pub(crate) struct Spares(Option<Pfn>);
 
-impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
+impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
     /// Locks the table for a leaf at `page`, making the tables that are
     /// missing. A larger leaf that covers the page already stands in the table
     /// returned, whose level tells. Adds to `made` how many tables were made and

@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use super::format::Format;
 use crate::addr::Pfn;
 use crate::frame::PhysicalMemory;
-use crate::platform::{Platform, WindowSlot};
+use crate::platform::{Machine, WindowSlot};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Pin, bytes};
 
@@ -39,7 +39,7 @@ pub(crate) mod sealed {
 
         /// The address of a table of the lowest level, until the window of the slot is
         /// closed.
-        fn open<P: Platform>(
+        fn open<P: Machine>(
             memory: &PhysicalMemory<P>,
             pin: &Pin<'_>,
             table: Pfn,
@@ -58,7 +58,7 @@ pub(crate) mod sealed {
         type Owner<'a> = ();
 
         #[inline]
-        fn open<P: Platform>(
+        fn open<P: Machine>(
             memory: &PhysicalMemory<P>,
             _: &Pin<'_>,
             table: Pfn,
@@ -79,7 +79,7 @@ pub(crate) mod sealed {
         type Owner<'a> = &'a Pin<'a>;
 
         #[inline]
-        fn open<P: Platform>(
+        fn open<P: Machine>(
             memory: &PhysicalMemory<P>,
             pin: &Pin<'_>,
             table: Pfn,
@@ -130,7 +130,7 @@ impl<F: Format> Drop for Reached<'_, F> {
 /// the lowest level, or any if the format's tables are direct. The caller is pinned since
 /// before it found the table, so the frame is not used anew.
 #[inline]
-pub(crate) fn table_words<F: Format, P: Platform>(
+pub(crate) fn table_words<F: Format, P: Machine>(
     memory: &PhysicalMemory<P>,
     table: Pfn,
 ) -> &[AtomicU64] {
@@ -140,7 +140,7 @@ pub(crate) fn table_words<F: Format, P: Platform>(
 
 /// Calls `f` with the entries of a table at `level`, found as for [`table_words`].
 #[inline]
-pub(crate) fn with_table_words<F: Format, P: Platform, T>(
+pub(crate) fn with_table_words<F: Format, P: Machine, T>(
     memory: &PhysicalMemory<P>,
     pin: &Pin<'_>,
     (table, level): (Pfn, u32),
@@ -155,7 +155,7 @@ pub(crate) fn with_table_words<F: Format, P: Platform, T>(
 /// The same of a table of the lowest level that may need a window. A call of its own, so
 /// that finding out that it does not is all that is left to the callers.
 #[inline(never)]
-fn with_reached_words<F: Format, P: Platform, T>(
+fn with_reached_words<F: Format, P: Machine, T>(
     memory: &PhysicalMemory<P>,
     pin: &Pin<'_>,
     table: Pfn,
@@ -175,7 +175,7 @@ fn with_reached_words<F: Format, P: Platform, T>(
 /// Where the entries of a table are that is locked, until the window of the slot is closed.
 /// Whether the table is of the lowest level need not be known: others have addresses too.
 #[inline]
-pub(super) fn open_locked<F: Format, P: Platform>(
+pub(super) fn open_locked<F: Format, P: Machine>(
     memory: &PhysicalMemory<P>,
     pin: &Pin<'_>,
     table: Pfn,
@@ -214,6 +214,6 @@ pub(super) unsafe fn words_at<'a, F: Format>(address: NonNull<u8>) -> &'a [Atomi
     // SAFETY: frames of kind `Table` are accessed through atomic words only,
     // from `TablePages::take` to the end of their epoch (invariant 4); the
     // address is that of a whole frame, aligned to its size (condition 2 of
-    // `Platform`), which holds `F::ENTRIES` words (condition 1 of `Geometry`).
+    // `Machine`), which holds `F::ENTRIES` words (condition 1 of `Geometry`).
     unsafe { bytes::FrameBytes::new(address, F::ENTRIES * size_of::<u64>()) }.words()
 }

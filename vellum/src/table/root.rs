@@ -11,11 +11,11 @@ use super::reach::table_words;
 use super::walk::Tables;
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{OutOfMemory, PhysicalMemory, Site};
-use crate::platform::{Platform, Zone};
+use crate::platform::{Machine, Zone};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
-impl<P: Platform, F: Format> Tables<'_, P, F> {
+impl<P: Machine, F: Format> Tables<'_, P, F> {
     /// Tables that [`Tables::make_root`] makes: the root, and those that it leads to
     /// for good if processors keep its entries ([`Format::FIXED_ROOT`]).
     pub const ROOT_TABLES: u32 = {

@@ -11,12 +11,12 @@ use super::pte::PteRef;
 use super::reach::{are_zero, table_words, uses_windows, with_table_words};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::PhysicalMemory;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The tables of one space, for a pinned caller.
-pub struct Tables<'a, P: Platform, F> {
+pub struct Tables<'a, P: Machine, F> {
     pub(super) memory: &'a PhysicalMemory<P>,
     pub(super) source: &'a dyn TablePages<P>,
     pub(super) pin: &'a Pin<'a>,
@@ -31,7 +31,7 @@ pub struct Tables<'a, P: Platform, F> {
     format: PhantomData<F>,
 }
 
-impl<'a, P: Platform, F: Format> Tables<'a, P, F> {
+impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
     /// The tables under `root`, of the space with handle `owner`.
     ///
     /// # Safety
@@ -363,13 +363,13 @@ pub struct Span<'a, F: Format> {
 /// live or not, and every larger leaf once; what has no table is skipped in
 /// steps of the largest empty extent. A larger leaf comes whole, even if the range
 /// covers a part of it: callers split those at the edges before.
-pub struct Spans<'t, 'a, P: Platform, F> {
+pub struct Spans<'t, 'a, P: Machine, F> {
     tables: &'t Tables<'a, P, F>,
     next: Vpn,
     end: Vpn,
 }
 
-impl<'a, P: Platform, F: Format> Spans<'_, 'a, P, F> {
+impl<'a, P: Machine, F: Format> Spans<'_, 'a, P, F> {
     /// Continues from `page`, which is in the range: for callers that had to
     /// let go of a table half done.
     pub(crate) fn rewind(&mut self, page: Vpn) {
@@ -382,7 +382,7 @@ impl<'a, P: Platform, F: Format> Spans<'_, 'a, P, F> {
     }
 }
 
-impl<'a, P: Platform, F: Format> Iterator for Spans<'_, 'a, P, F> {
+impl<'a, P: Machine, F: Format> Iterator for Spans<'_, 'a, P, F> {
     type Item = Span<'a, F>;
 
     fn next(&mut self) -> Option<Span<'a, F>> {

@@ -61,7 +61,7 @@ pub fn invalidate(address: u64) {
     unsafe { asm!("dsb ishst", "tlbi vae1is, {}", "dsb ish", in(reg) address >> 12) }
 }
 
-/// Makes the CPU forget: [`vellum::platform::Platform::flush`]. The instructions reach every
+/// Makes the CPU forget: [`vellum::platform::Machine::flush`]. The instructions reach every
 /// CPU by themselves, and upper levels, too.
 pub fn flush(_: CpuSet, _: usize, request: &Flush) {
     let start = cycles();

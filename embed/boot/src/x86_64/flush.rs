@@ -163,7 +163,7 @@ pub fn answer() {
     }
 }
 
-/// Makes CPUs forget, and returns when they have: [`vellum::platform::Platform::flush`].
+/// Makes CPUs forget, and returns when they have: [`vellum::platform::Machine::flush`].
 pub fn flush(cpus: CpuSet, count: usize, request: &Flush) {
     let start = cycles();
     let cpu = Cpu::this();

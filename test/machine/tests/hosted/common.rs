@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{PageRange, Pfn, Vpn};
-use vellum::platform::{CpuId, CpuSet, Flush, Platform, SpaceTag};
+use vellum::platform::{CpuId, CpuSet, Flush, Machine as _, SpaceTag};
 use vellum_machine::mmu::Mmu;
 use vellum_machine::{Arena, Machine, MachineConfig};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::common::*;
 use vellum::addr::Pfn;
-use vellum::platform::{CpuId, MemoryRange, NodeId, Platform, WindowSlot, Zone};
+use vellum::platform::{CpuId, Machine as _, MemoryRange, NodeId, Sleep, WindowSlot, Zone};
 use vellum_machine::{Arena, Hole, Machine, MachineConfig, MachineError};
 
 const MIB: u64 = 1 << 20;

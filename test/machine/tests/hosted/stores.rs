@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::*;
 use vellum::addr::Pfn;
-use vellum::platform::{CpuId, IoError, Platform};
+use vellum::platform::{CpuId, IoError, Store};
 use vellum::sync::atomic::AtomicU64;
 use vellum::sync::bytes::FrameBytes;
 use vellum_machine::store::{BackingStore, BlockDevice, DeviceStore, PatternStore, Transfer};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{self, SPACE, mmu};
 use vellum::addr::{Access, Pfn};
-use vellum::platform::Platform;
+use vellum::platform::Machine as _;
 use vellum_machine::mmu::{
     AARCH64_4K, AARCH64_16K, AARCH64_64K, Entry, FaultReason, Rights, SV39, SV48, Walker, X86_64,
     X86_64_LA57, X86_PAE,

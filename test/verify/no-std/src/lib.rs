@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use vellum::addr::{Access, Pfn, Prot, Vpn};
 use vellum::frame::{PhysicalMemory, Request, Site};
-use vellum::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
+use vellum::platform::{CpuId, CpuSet, Flush, Machine, MemoryRange, Policy, Sleep, TaskToken};
 use vellum::rmap::{Chains, Partial, ReverseMap};
 use vellum::slab::{Arena, ArenaMaker, Item};
 use vellum::space::MapRequest;
@@ -45,18 +45,9 @@ fn panic(_: &PanicInfo<'_>) -> ! {
 struct Board;
 
 // SAFETY: there is no memory, so there is nothing to misuse.
-unsafe impl Platform for Board {
+unsafe impl Machine for Board {
     fn cpus(&self) -> usize {
         1
-    }
-    fn nodes(&self) -> usize {
-        1
-    }
-    fn node_of(&self, _: CpuId) -> NodeId {
-        NodeId(0)
-    }
-    fn frame_shift(&self) -> u32 {
-        12
     }
     fn memory_map(&self) -> &[MemoryRange] {
         &[]
@@ -69,18 +60,19 @@ unsafe impl Platform for Board {
         NonNull::dangling()
     }
     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
+}
+
+impl Sleep for Board {
     fn current_task(&self) -> TaskToken {
         TaskToken(0)
     }
     fn park(&self) {}
     fn unpark(&self, _: TaskToken) {}
-    unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
-    fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
 }
+
+impl vellum::platform::Store for Board {}
+
+impl Policy for Board {}
 
 fn use_core<R: ReverseMap>() -> Option<()> {
     let vm: Vm<Board, X86_64, R> = Vm::new(Board, Design::default()).ok()?;

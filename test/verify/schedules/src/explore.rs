@@ -8,7 +8,8 @@ use std::sync::Arc;
 use shuttle::scheduler::{RandomScheduler, Scheduler};
 use shuttle::thread::Thread;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
-use vellum::platform::{CpuId, Platform};
+use vellum::platform::CpuId;
+use vellum::platform::Machine as _;
 use vellum_machine::Machine;
 
 use crate::bursts::Bursts;

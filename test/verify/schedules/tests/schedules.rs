@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use vellum::addr::{Access, Pfn};
-use vellum::platform::{CpuId, CpuSet, Flush, Platform, SpaceTag};
+use vellum::platform::{CpuId, CpuSet, Flush, Machine as _, Sleep, SpaceTag};
 use vellum::sync::atomic::{AtomicU64, Ordering, fence};
 use vellum::sync::{Epochs, PinHost, SpinLock};
 use vellum_machine::{Arena, ArenaOptions, Machine, MachineConfig};

@@ -6,7 +6,7 @@ use super::super::record::Kind;
 use super::super::report::{AuditError, AuditPlace};
 use super::Linked;
 use crate::addr::Pfn;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::Pin;
 
 fn zone_error(zone: usize, what: &'static str) -> AuditError {
@@ -16,7 +16,7 @@ fn zone_error(zone: usize, what: &'static str) -> AuditError {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Walks every list and marks the frames found, as the audit of the other lists does.
     pub(in crate::frame) fn audit_linked(
         &self,

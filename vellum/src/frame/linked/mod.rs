@@ -28,7 +28,7 @@ use super::zones::ZoneFrames;
 use super::{MAX_ORDER, ZoneStats};
 use crate::addr::Pfn;
 use crate::design::{Design, FrameLists, MarkChecks};
-use crate::platform::{NodeId, Platform, Zone};
+use crate::platform::{Machine, NodeId, Zone};
 use crate::sync::{CachePadded, PerCpu, Pin, SpinGuard, SpinLock};
 use blocks::BlockKinds;
 use buddy::TypedLists;
@@ -111,7 +111,7 @@ impl Linked {
     }
 }
 
-impl<P: Platform> PhysicalMemory<P> {
+impl<P: Machine> PhysicalMemory<P> {
     /// Keeps free frames as the design says from now on, before any is in use but those
     /// that were reserved.
     pub(crate) fn keep_lists_of(&mut self, design: &Design) {

@@ -9,7 +9,7 @@
 //! are three limits, and a writer pays for the one of which it owes most:
 //!
 //! * of its file: as many pages as the file's device writes in a second
-//!   ([`Platform::write_speed`]);
+//!   ([`Store::write_speed`]);
 //! * of all files together: a fifth of memory;
 //! * of what is charged to the group of the space that the CPU has loaded: a fifth of the group's
 //!   limit.

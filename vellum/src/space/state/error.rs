@@ -201,7 +201,7 @@ pub enum MapError {
     /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
     Pinned,
     /// The space that would end is loaded on a CPU
-    /// ([`Platform::is_loaded`](crate::platform::Platform::is_loaded)).
+    /// ([`Machine::is_loaded`](crate::platform::Machine::is_loaded)).
     Loaded,
     /// No frame, table or node could be had.
     OutOfMemory,

@@ -3,7 +3,7 @@
 use super::{Chain, TablePageStats, TablePages, Wanted};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, Keeper, OutOfMemory, PhysicalMemory, Request};
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::Pin;
 
 /// A frame of the allocator for each table, zeroed unless the allocator knows
@@ -14,7 +14,7 @@ pub struct Fresh;
 
 impl Fresh {
     /// Takes a frame and counts whether it had to be zeroed.
-    pub(super) fn zeroed<P: Platform>(
+    pub(super) fn zeroed<P: Machine>(
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         wanted: Wanted,
@@ -38,11 +38,11 @@ impl Fresh {
     }
 }
 
-impl<P: Platform> Keeper<P> for Fresh {
+impl<P: Machine> Keeper<P> for Fresh {
     fn give_up(&self, _: &PhysicalMemory<P>, _: &Pin<'_>) {}
 }
 
-impl<P: Platform> TablePages<P> for Fresh {
+impl<P: Machine> TablePages<P> for Fresh {
     fn take(
         &self,
         memory: &PhysicalMemory<P>,

@@ -4,7 +4,7 @@
 use super::lists::TableFrames;
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Frame, Kind, PhysicalMemory};
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::limbo::{Chain, Limbo};
 use crate::sync::{Pin, bytes};
@@ -18,7 +18,7 @@ pub(super) const TRIM: u32 = 16;
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
 const ADVANCE_INTERVAL: u32 = 32;
 
-impl<P: Platform> TableFrames for PhysicalMemory<P> {
+impl<P: Machine> TableFrames for PhysicalMemory<P> {
     #[inline]
     fn link(&self, table: Pfn) -> &AtomicU64 {
         self.frame(table).rmap()
@@ -33,13 +33,13 @@ impl<P: Platform> TableFrames for PhysicalMemory<P> {
 
 /// Most tables that may be kept with the memory that is free on the CPU's node:
 /// the bound of the quicklists of Linux 2.6.12 and 2.6.22.
-pub(super) fn node_limit<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
+pub(super) fn node_limit<P: Machine>(memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
     let share = memory.home_free(pin) / SHARE;
     share.clamp(u64::from(LEAST), u64::from(u32::MAX)) as u32
 }
 
 /// Lets tables wait for their epoch; returns some whose epoch has passed.
-pub(super) fn retire<P: Platform>(
+pub(super) fn retire<P: Machine>(
     memory: &PhysicalMemory<P>,
     pin: &Pin<'_>,
     waiting: &Limbo,
@@ -58,7 +58,7 @@ pub(super) fn retire<P: Platform>(
 
 /// Tables that can be had although none is kept, because their epoch has passed.
 #[cold]
-pub(super) fn passed<P: Platform>(
+pub(super) fn passed<P: Machine>(
     memory: &PhysicalMemory<P>,
     pin: &Pin<'_>,
     waiting: &Limbo,
@@ -73,14 +73,14 @@ pub(super) fn passed<P: Platform>(
 
 /// Brings the line of an entry near that will probably be filled soon.
 #[inline]
-pub(super) fn prefetch<P: Platform>(memory: &PhysicalMemory<P>, table: Pfn, entry: usize) {
+pub(super) fn prefetch<P: Machine>(memory: &PhysicalMemory<P>, table: Pfn, entry: usize) {
     let start = memory.direct(table).as_ptr();
     bytes::prefetch_at(start.wrapping_add(entry * size_of::<u64>()));
 }
 
 /// Prepares the record of a table that is kept from now on.
 #[inline]
-pub(super) fn enter<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) {
+pub(super) fn enter<P: Machine>(memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) {
     let frame = memory.frame(table);
     frame.set_kind(Kind::Table);
     frame.init_counts(0, 0);
@@ -88,7 +88,7 @@ pub(super) fn enter<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>, tabl
 }
 
 /// Gives a table that nobody can see to the allocator.
-pub(super) fn free<P: Platform>(memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) {
+pub(super) fn free<P: Machine>(memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) {
     memory.frame(table).init_counts(0, 0);
     memory.free_table(pin, table);
 }
@@ -101,7 +101,7 @@ pub(super) fn wrong<T>(table: Pfn, what: &'static str) -> Result<T, AuditError> 
 }
 
 /// Checks tables that wait for their epoch; returns how many there are.
-pub(super) fn audit_waiting<P: Platform>(
+pub(super) fn audit_waiting<P: Machine>(
     memory: &PhysicalMemory<P>,
     waiting: &Limbo,
 ) -> Result<u64, AuditError> {
@@ -124,7 +124,7 @@ pub(super) fn audit_waiting<P: Platform>(
     Ok(found)
 }
 
-fn audit_kind<P: Platform>(memory: &PhysicalMemory<P>, table: Pfn) -> Result<&Frame, AuditError> {
+fn audit_kind<P: Machine>(memory: &PhysicalMemory<P>, table: Pfn) -> Result<&Frame, AuditError> {
     if !memory.contains(table) {
         return wrong(
             table,
@@ -142,7 +142,7 @@ fn audit_kind<P: Platform>(memory: &PhysicalMemory<P>, table: Pfn) -> Result<&Fr
 }
 
 /// Checks one table that is kept: `threaded` through its first word or not.
-pub(super) fn audit_kept<P: Platform>(
+pub(super) fn audit_kept<P: Machine>(
     memory: &PhysicalMemory<P>,
     table: Pfn,
     threaded: bool,

@@ -38,7 +38,7 @@ use alloc::sync::Arc;
 use crate::addr::Pfn;
 use crate::design::{Design, TableSource, UserTables};
 use crate::frame::{AuditError, FreedTables, Keeper, OutOfMemory, PhysicalMemory, Site, TableZone};
-use crate::platform::{Platform, Zone};
+use crate::platform::{Machine, Zone};
 use crate::sync::Pin;
 
 /// What a table is wanted for.
@@ -64,7 +64,7 @@ pub struct Wanted {
 /// small part of what it costs to use.
 ///
 /// As a [`Keeper`] it frees everything it keeps for the CPU.
-pub trait TablePages<P: Platform>: Keeper<P> {
+pub trait TablePages<P: Machine>: Keeper<P> {
     /// A frame whose every byte is zero, in a zone that is wanted. Of the record, whatever it
     /// holds, all is for the caller to set ([`crate::frame::Frame::init_table`]).
     ///
@@ -135,7 +135,7 @@ pub struct TablePageStats {
 impl TablePageStats {
     /// The counts that every source has. A CPU at work may have counted a miss and not yet
     /// what it took.
-    fn counted<P: Platform>(memory: &PhysicalMemory<P>) -> TablePageStats {
+    fn counted<P: Machine>(memory: &PhysicalMemory<P>) -> TablePageStats {
         let mut stats = TablePageStats::default();
         for counters in memory.all_table_counters() {
             stats.taken += counters.taken.get();
@@ -149,7 +149,7 @@ impl TablePageStats {
 }
 
 /// The source that a design names, made known to the memory it works on.
-pub fn source_of<P: Platform>(
+pub fn source_of<P: Machine>(
     design: &Design,
     memory: &mut PhysicalMemory<P>,
 ) -> Arc<dyn TablePages<P>> {

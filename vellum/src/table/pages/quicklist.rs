@@ -6,7 +6,7 @@ use super::{Chain, Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::design::{Design, QuickLevels, QuickMark, QuickNode};
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory};
-use crate::platform::{CpuId, Platform, Zone};
+use crate::platform::{CpuId, Machine, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::Limbo;
 use crate::sync::{PerCpu, Pin};
@@ -46,7 +46,7 @@ pub struct Quicklist {
 
 impl Quicklist {
     /// Empty lists for every CPU of `memory`, with the design's `quick…=` options.
-    pub fn new<P: Platform>(design: &Design, memory: &PhysicalMemory<P>) -> Quicklist {
+    pub fn new<P: Machine>(design: &Design, memory: &PhysicalMemory<P>) -> Quicklist {
         let free = memory.stats().free;
         let entries = memory.frame_size() as u64 / 8;
         let high = (free / entries + OLD_HIGH).min(free / 10);
@@ -66,7 +66,7 @@ impl Quicklist {
     }
 
     /// Most tables that a CPU of this node may keep.
-    fn limit<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
+    fn limit<P: Machine>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
         match self.mark {
             QuickMark::Total => self.old_high,
             QuickMark::Node => keep::node_limit(memory, pin),
@@ -92,7 +92,7 @@ impl Quicklist {
 
     /// Takes the youngest table of a list.
     #[inline]
-    fn pop<P: Platform>(
+    fn pop<P: Machine>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -110,7 +110,7 @@ impl Quicklist {
     }
 
     /// Takes in tables whose epoch has passed.
-    fn settle<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, mut tables: Chain) {
+    fn settle<P: Machine>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, mut tables: Chain) {
         if tables.is_empty() {
             return;
         }
@@ -121,7 +121,7 @@ impl Quicklist {
         }
     }
 
-    fn put<P: Platform>(
+    fn put<P: Machine>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -160,7 +160,7 @@ impl Quicklist {
     }
 
     /// Gives up to `count` tables to the allocator, one of each list in turn.
-    fn shrink<P: Platform>(
+    fn shrink<P: Machine>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -188,7 +188,7 @@ fn held(cpu: &QuickCpu) -> u32 {
     cpu.held.load(Ordering::Relaxed)
 }
 
-impl<P: Platform> Keeper<P> for Quicklist {
+impl<P: Machine> Keeper<P> for Quicklist {
     fn limbo(&self, cpu: CpuId) -> Option<&Limbo> {
         Some(&self.cpus.of(cpu).waiting)
     }
@@ -203,7 +203,7 @@ impl<P: Platform> Keeper<P> for Quicklist {
     }
 }
 
-impl<P: Platform> TablePages<P> for Quicklist {
+impl<P: Machine> TablePages<P> for Quicklist {
     fn take(
         &self,
         memory: &PhysicalMemory<P>,

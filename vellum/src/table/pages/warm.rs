@@ -11,7 +11,7 @@ use super::lists::TableDepot;
 use super::{Chain, Fresh, TablePageStats, TablePages, Wanted, keep};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace, Keeper, OutOfMemory, PhysicalMemory, Ring};
-use crate::platform::{CpuId, Platform, Zone};
+use crate::platform::{CpuId, Machine, Zone};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::Limbo;
 use crate::sync::{CachePadded, PerCpu, Pin, bytes};
@@ -43,7 +43,7 @@ impl WarmCpu {
 
     /// Brings the table near that will be taken after `others`.
     #[inline]
-    fn fetch<P: Platform>(&self, memory: &PhysicalMemory<P>, others: u32, wanted: Wanted) {
+    fn fetch<P: Machine>(&self, memory: &PhysicalMemory<P>, others: u32, wanted: Wanted) {
         if let Some(next) = self.stack.after(others) {
             bytes::prefetch(memory.frame(next));
             keep::prefetch(memory, next, wanted.entry);
@@ -52,7 +52,7 @@ impl WarmCpu {
 
     /// Prepares a table for the stack, or frees it because it is another node's.
     #[inline]
-    fn admits<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) -> bool {
+    fn admits<P: Machine>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, table: Pfn) -> bool {
         let is_ours = memory.frame(table).zone() == self.home;
         if is_ours {
             keep::enter(memory, pin, table);
@@ -64,7 +64,7 @@ impl WarmCpu {
 
     /// Tables of other nodes on the stack. There should be none: counted by
     /// looking, so that it shows if there are.
-    fn foreign<P: Platform>(&self, memory: &PhysicalMemory<P>) -> impl Iterator<Item = Pfn> {
+    fn foreign<P: Machine>(&self, memory: &PhysicalMemory<P>) -> impl Iterator<Item = Pfn> {
         // A stack that changes meanwhile may look longer than it is.
         let tables = self.stack.frames().take(MOST as usize);
         tables.filter(|&table| memory.frame(table).zone() != self.home)
@@ -92,7 +92,7 @@ pub struct Warm {
 
 impl Warm {
     /// Empty stacks for every CPU of `memory`, the allocator behind them.
-    pub fn new<P: Platform>(memory: &PhysicalMemory<P>) -> Warm {
+    pub fn new<P: Machine>(memory: &PhysicalMemory<P>) -> Warm {
         let make = |cpu, place: *mut WarmCpu| {
             // SAFETY: the memory is zeroed, and for this alone; every field is written,
             // or zero where `Ring::init` says so.
@@ -111,7 +111,7 @@ impl Warm {
     }
 
     /// Empty stacks, and a depot for each zone.
-    pub(crate) fn with_depots<P: Platform>(memory: &PhysicalMemory<P>) -> Warm {
+    pub(crate) fn with_depots<P: Machine>(memory: &PhysicalMemory<P>) -> Warm {
         let zones = 0..memory.zone_count();
         Warm {
             depots: zones.map(|_| CachePadded(TableDepot::new())).collect(),
@@ -127,7 +127,7 @@ impl Warm {
     }
 
     /// Most tables of the stack of a CPU of this node.
-    fn limit<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
+    fn limit<P: Machine>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> u32 {
         let most = if self.depots.is_empty() {
             MOST
         } else {
@@ -137,7 +137,7 @@ impl Warm {
     }
 
     /// Puts tables on the stack whose epoch has passed.
-    fn settle<P: Platform>(
+    fn settle<P: Machine>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -159,7 +159,7 @@ impl Warm {
         cpu.note_peak();
     }
 
-    fn put<P: Platform>(
+    fn put<P: Machine>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -178,7 +178,7 @@ impl Warm {
     /// Gives the coldest batch to the depot, or to the allocator if there is
     /// none or it is full.
     #[cold]
-    fn spill<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
+    fn spill<P: Machine>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
         cpu.note_peak();
         let mut batch = Chain::EMPTY;
         while batch.count() < TableDepot::BATCH
@@ -201,7 +201,7 @@ impl Warm {
     }
 
     /// Gives tables that nobody can see to the allocator; returns how many.
-    fn give<P: Platform>(
+    fn give<P: Machine>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -219,7 +219,7 @@ impl Warm {
     /// Takes a table although the stack is empty.
     #[cold]
     #[inline(never)]
-    fn take_elsewhere<P: Platform>(
+    fn take_elsewhere<P: Machine>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -237,7 +237,7 @@ impl Warm {
     }
 
     /// Fills the empty stack, if there are tables for it.
-    fn refill<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
+    fn refill<P: Machine>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &WarmCpu) {
         if cpu.waiting.len() > 0 {
             let tables = keep::passed(memory, pin, &cpu.waiting);
             self.settle(memory, pin, cpu, tables);
@@ -252,7 +252,7 @@ impl Warm {
     }
 }
 
-impl<P: Platform> Keeper<P> for Warm {
+impl<P: Machine> Keeper<P> for Warm {
     fn limbo(&self, cpu: CpuId) -> Option<&Limbo> {
         Some(&self.cpus.of(cpu).waiting)
     }
@@ -276,7 +276,7 @@ impl<P: Platform> Keeper<P> for Warm {
     }
 }
 
-impl<P: Platform> TablePages<P> for Warm {
+impl<P: Machine> TablePages<P> for Warm {
     fn take(
         &self,
         memory: &PhysicalMemory<P>,
@@ -382,7 +382,7 @@ impl<P: Platform> TablePages<P> for Warm {
 
 impl Warm {
     /// Checks the tables of a depot, batch by batch.
-    fn audit_depot<P: Platform>(
+    fn audit_depot<P: Machine>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,

@@ -34,7 +34,7 @@ pub use walk::Walk;
 
 use crate::frame::OutOfMemory;
 use crate::frame::PhysicalMemory;
-use crate::platform::Platform;
+use crate::platform::Machine;
 use crate::slab::{Arena, Item};
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -188,7 +188,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     /// [`OutOfMemory`] if there is no node and no frame for more, or the
     /// failure was planned.
     #[inline]
-    pub fn make_room<'p, P: Platform>(
+    pub fn make_room<'p, P: Machine>(
         &self,
         pin: &'p Pin<'_>,
         memory: &PhysicalMemory<P>,

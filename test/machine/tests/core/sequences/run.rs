@@ -513,7 +513,7 @@ impl Case {
 /// Fills RAM with something that is not zero, and the same in every case: what
 /// the last case left there would make failures depend on it.
 fn fill_with_garbage(machine: &Machine) {
-    use vellum::platform::{Platform, WindowSlot, Zone};
+    use vellum::platform::{Machine as _, WindowSlot, Zone};
     use vellum::sync::bytes::FrameBytes;
     machine.run_on(CpuId(0), || {
         let cpu = machine.pin();

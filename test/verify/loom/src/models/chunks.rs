@@ -16,7 +16,9 @@ use super::pin;
 use crate::addr::Pfn;
 use crate::design::PvLru;
 use crate::frame::PhysicalMemory;
-use crate::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
+use crate::platform::{
+    CpuId, CpuSet, Flush, Machine, MemoryRange, Policy, Sleep, Store, TaskToken,
+};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Epochs, SpinLock};
 
@@ -85,18 +87,9 @@ mod spaces {
 struct Frames([Chunk; 2]);
 
 // SAFETY: the only memory is the chunks, and there is no TLB.
-unsafe impl Platform for Frames {
+unsafe impl Machine for Frames {
     fn cpus(&self) -> usize {
         2
-    }
-    fn nodes(&self) -> usize {
-        1
-    }
-    fn node_of(&self, _: CpuId) -> NodeId {
-        NodeId(0)
-    }
-    fn frame_shift(&self) -> u32 {
-        12
     }
     fn memory_map(&self) -> &[MemoryRange] {
         &[]
@@ -110,18 +103,19 @@ unsafe impl Platform for Frames {
     }
     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
     fn relax(&self, _: u32) {}
+}
+
+impl Sleep for Frames {
     fn current_task(&self) -> TaskToken {
         TaskToken(0)
     }
     fn park(&self) {}
     fn unpark(&self, _: TaskToken) {}
-    unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
-    fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
 }
+
+impl Store for Frames {}
+
+impl Policy for Frames {}
 
 /// The only space.
 const SPACE: u32 = 1;

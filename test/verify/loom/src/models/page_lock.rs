@@ -15,7 +15,9 @@ use super::{check, pin};
 use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, PhysicalMemory};
 use crate::page_lock::PageLocks;
-use crate::platform::{CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Platform, TaskToken};
+use crate::platform::{
+    CpuId, CpuSet, Flush, Machine, MemoryRange, Policy, Sleep, Store, TaskToken,
+};
 use crate::sync::{Crew, Epochs, Queues, RangeLock, SleepLock, Tail, Underway, WaitTable};
 
 const PAGE: Pfn = Pfn(1);
@@ -40,18 +42,9 @@ struct Sleepers {
 }
 
 // SAFETY: there is no memory, and no TLB.
-unsafe impl Platform for Sleepers {
+unsafe impl Machine for Sleepers {
     fn cpus(&self) -> usize {
         2
-    }
-    fn nodes(&self) -> usize {
-        1
-    }
-    fn node_of(&self, _: CpuId) -> NodeId {
-        NodeId(0)
-    }
-    fn frame_shift(&self) -> u32 {
-        12
     }
     fn memory_map(&self) -> &[MemoryRange] {
         &[]
@@ -65,6 +58,9 @@ unsafe impl Platform for Sleepers {
     }
     fn flush(&self, _: CpuId, _: CpuSet<'_>, _: &Flush) {}
     fn relax(&self, _: u32) {}
+}
+
+impl Sleep for Sleepers {
     fn current_task(&self) -> TaskToken {
         TaskToken(this_task())
     }
@@ -91,13 +87,11 @@ unsafe impl Platform for Sleepers {
         assert!(!tasks[task.0 as usize].ended, "woken after its end");
         tasks[task.0 as usize].woken = true;
     }
-    unsafe fn read_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
-    fn write_page(&self, _: u64, _: u64, _: Pfn) -> Result<(), IoError> {
-        Err(IoError)
-    }
 }
+
+impl Store for Sleepers {}
+
+impl Policy for Sleepers {}
 
 fn this_task() -> u64 {
     TASK.with(|task| task.get())

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::world::{World, at};
 use vellum::SpaceId;
 use vellum::addr::{Access, Vpn};
-use vellum::platform::{CpuId, GroupId, Platform};
+use vellum::platform::{CpuId, GroupId, Machine};
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, GroupError, WriteRequest};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::world::{RW, World, at};
 use vellum::addr::{Prot, Vpn};
 use vellum::frame::{FailAt, Site};
-use vellum::platform::{CpuId, Platform};
+use vellum::platform::{CpuId, Machine};
 use vellum::rmap::ReverseMap;
 use vellum::space::{FaultError, MapError, MapRequest, Placement};
 use vellum_schedules::Step;

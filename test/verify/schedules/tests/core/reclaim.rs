@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::world::{World, at};
 use vellum::addr::{Access, Pfn, Prot, Vpn};
-use vellum::platform::{CpuId, Platform};
+use vellum::platform::{CpuId, Machine};
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, ReadRequest, RemapPlacement, WriteRequest};
 use vellum::sync::bytes::FrameBytes;

@@ -11,7 +11,7 @@ use std::ops::Range;
 // Its instances of the core serve these tests too.
 use vellum::addr::{Access, Prot, Vpn};
 use vellum::design::variants;
-use vellum::platform::{CpuId, Platform};
+use vellum::platform::{CpuId, Machine as _};
 use vellum::rmap::{AnonVma, Chains, Family, Partial, ReverseMap};
 use vellum::space::{Advice, MapRequest, Resolved, SpaceId};
 use vellum::table::X86_64;

@@ -33,8 +33,8 @@
 //! The memory of a manager can be looked at, and given out:
 //!
 //! ```
-//! # use vellum::{Vm, addr::Pfn, frame::*, platform::Machine, rmap::ReverseMap, table::Format};
-//! # fn look<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) -> Result<u32, OutOfMemory> {
+//! # use vellum::{Vm, addr::Pfn, frame::*, platform::Platform, rmap::ReverseMap, table::Format};
+//! # fn look<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) -> Result<u32, OutOfMemory> {
 //! let stack = vm.memory().alloc(&vm.pin(), Request::page(Site::AnonymousPage))?;
 //! stack.write(&vm.pin(), 0, b"mine");
 //! stack.free(&vm.pin());
@@ -47,29 +47,29 @@
 //! None of its frames can be copied over, freed or relabelled:
 //!
 //! ```compile_fail,E0599
-//! # use vellum::{Vm, addr::Pfn, platform::Machine, rmap::ReverseMap, table::Format};
-//! # fn forge<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn, other: Pfn) {
+//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn, other: Pfn) {
 //! vm.memory().copy(&vm.pin(), frame, other);
 //! # }
 //! ```
 //!
 //! ```compile_fail,E0599
-//! # use vellum::{Vm, addr::Pfn, platform::Machine, rmap::ReverseMap, table::Format};
-//! # fn forge<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
+//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
 //! vm.memory().free(&vm.pin(), frame, 0);
 //! # }
 //! ```
 //!
 //! ```compile_fail,E0599
-//! # use vellum::{Vm, addr::Pfn, platform::Machine, rmap::ReverseMap, table::Format};
-//! # fn forge<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
+//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
 //! vm.memory().frame(frame).set_owner(1);
 //! # }
 //! ```
 //!
 //! ```compile_fail,E0133
-//! # use vellum::{Vm, addr::Pfn, platform::Machine, rmap::ReverseMap, table::Format};
-//! # fn forge<P: Machine, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
+//! # use vellum::{Vm, addr::Pfn, platform::Platform, rmap::ReverseMap, table::Format};
+//! # fn forge<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>, frame: Pfn) {
 //! vm.platform().read_page(1, 0, frame);
 //! # }
 //! ```

@@ -46,12 +46,13 @@ mod underway;
 pub(crate) mod users;
 mod wait;
 
-pub(crate) use announce::{Announcements, Expected, RegionGate, SharedAccess};
+pub(crate) use announce::Expected;
+pub use announce::{Announcements, RegionGate, SharedAccess};
 #[cfg(not(vellum_loom))]
 pub(crate) use batched::BatchedCounts;
 #[cfg(not(vellum_loom))]
 pub(crate) use bit::set_beside;
-pub(crate) use bit::{BitGuard, BitLock};
+pub use bit::{BitGuard, BitLock};
 pub(crate) use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use counter::Counter;
 pub(crate) use crew::Crew;

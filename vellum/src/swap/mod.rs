@@ -67,10 +67,9 @@ pub(crate) use report::Tally;
 pub use report::{SwapAreaStats, SwapStats};
 
 use self::area::Area;
-use crate::frame::PhysicalMemory;
 use crate::platform::Platform;
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{OnceBox, SpinLock};
+use crate::sync::OnceBox;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
 use crate::table::Swapped;
 
 /// Why an area could not be taken away.
@@ -162,8 +161,8 @@ impl core::error::Error for SwapOnError {}
 pub struct Swap {
     /// In which order they were added, which is the number that an entry has of each.
     areas: [OnceBox<Area>; MAX_AREAS],
-    /// Held by whoever adds one.
-    adding: SpinLock<()>,
+    /// 1 while somebody adds one.
+    adding: AtomicU32,
     events: Events,
 }
 
@@ -192,7 +191,7 @@ impl Swap {
     pub(crate) fn new() -> Swap {
         Swap {
             areas: [(); MAX_AREAS].map(|()| OnceBox::default()),
-            adding: SpinLock::new(()),
+            adding: AtomicU32::new(0),
             events: Events::default(),
         }
     }
@@ -230,42 +229,48 @@ impl Swap {
         numbers.map(|(_, number)| (number, self.area(number)))
     }
 
-    /// Adds an area, or uses one again that is off.
+    /// Adds an area, or uses one again that is off. Takes no pin: the caller may be on no CPU yet.
     ///
     /// # Errors
     /// [`SwapOnError`].
-    pub(crate) fn add_area<P: Platform>(
-        &self,
-        memory: &PhysicalMemory<P>,
-        about: SwapArea,
-    ) -> Result<(), SwapOnError> {
+    pub(crate) fn add_area(&self, about: SwapArea) -> Result<(), SwapOnError> {
         if about.slots == 0 || about.slots > Self::MAX_SLOTS {
             return Err(SwapOnError::BadSize);
         }
-        let use_again = || self.areas().any(|area| area.use_again(about));
-        {
-            let pin = memory.pin();
-            let _adding = self.adding.lock(&pin);
-            if use_again() {
-                return Ok(());
-            }
-        }
-        // Made before the lock is taken: the global allocator may take its time.
-        let mut new = Box::new(Area::new(about));
-        let pin = memory.pin();
-        let _adding = self.adding.lock(&pin);
-        if use_again() {
+        if self.alone(|| self.use_again(about)) {
             return Ok(());
         }
-        if self.areas().any(|area| area.holds(about.store)) {
-            return Err(SwapOnError::InUse);
+        // Made before the others are kept out: the global allocator may take its time.
+        let mut new = Box::new(Area::new(about));
+        self.alone(|| {
+            if self.use_again(about) {
+                return Ok(());
+            }
+            if self.areas().any(|area| area.holds(about.store)) {
+                return Err(SwapOnError::InUse);
+            }
+            let last = self.areas().last();
+            new.begin_at(last.map_or(0, |last| last.base() + last.slots()));
+            match self.areas.get(self.areas().count()) {
+                Some(place) if place.set(new) => Ok(()),
+                _ => Err(SwapOnError::TooMany),
+            }
+        })
+    }
+
+    fn use_again(&self, about: SwapArea) -> bool {
+        self.areas().any(|area| area.use_again(about))
+    }
+
+    /// Runs a short step of adding an area while nobody else does.
+    fn alone<T>(&self, step: impl FnOnce() -> T) -> T {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        while (self.adding.compare_exchange(0, 1, order.0, order.1)).is_err() {
+            spin_hint();
         }
-        let last = self.areas().last();
-        new.begin_at(last.map_or(0, |last| last.base() + last.slots()));
-        match self.areas.get(self.areas().count()) {
-            Some(place) if place.set(new) => Ok(()),
-            _ => Err(SwapOnError::TooMany),
-        }
+        let result = step();
+        self.adding.store(0, Ordering::Release);
+        result
     }
 
     /// Whether there is a free slot, and room for its page. It may be gone at once.

@@ -94,14 +94,14 @@ fn a_slot_counts_as_many_entries_as_a_frame_and_no_more() {
 
 #[test]
 fn numbers_of_slots_lead_back_to_area_and_place() {
-    let (memory, swap) = (memory(), Swap::new());
+    let swap = Swap::new();
     for store in 10..13 {
         let area = SwapArea {
             store,
             slots: 65,
             priority: store as i32,
         };
-        swap.add_area(&memory, area).unwrap();
+        swap.add_area(area).unwrap();
     }
     for area in 0..3 {
         for offset in [0, 64] {

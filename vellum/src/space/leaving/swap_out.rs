@@ -35,7 +35,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`SwapOnError`]; nothing changed.
     pub fn swap_on(&self, area: SwapArea) -> Result<(), SwapOnError> {
         let swap = self.swap.as_deref().ok_or(SwapOnError::LeftOut)?;
-        swap.add_area(&self.memory, area)
+        swap.add_area(area)
     }
 
     /// Whether there is a free swap slot, and room for its page. It may be taken at once.

@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::tree::Place;
 
 /// The programs: package, its folder, and the target that the program is made of.
-const PROGRAMS: [(&str, &str, &str); 4] = [
+pub(crate) const PROGRAMS: [(&str, &str, &str); 4] = [
     ("vellum", "vellum", "vellum"),
     ("vellum-loom", "test/verify/loom", "vellum_loom"),
-    ("vellum-machine", "machine", "core"),
+    ("vellum-machine", "test/machine", "core"),
     ("vellum-schedules", "test/verify/schedules", "core"),
 ];
 

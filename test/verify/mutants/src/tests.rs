@@ -1,5 +1,7 @@
 //! The list fits the sources, and rewriting does what it says.
 
+use std::path::Path;
+
 use crate::list::{self, Mutant};
 use crate::{report, root, tree};
 
@@ -20,6 +22,17 @@ fn rewritten(text: &str, mutants: &[Mutant]) -> Result<String, String> {
     let numbered: Vec<_> = mutants.iter().enumerate().collect();
     let text = tree::rewrite(text, &numbered)?;
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn test_programs_are_where_they_are_looked_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    for (package, folder, _) in crate::programs::PROGRAMS {
+        let manifest = root.join(folder).join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest)
+            .unwrap_or_else(|error| panic!("{}: {error}", manifest.display()));
+        assert!(text.contains(&format!("name = \"{package}\"")), "{folder}");
+    }
 }
 
 #[test]

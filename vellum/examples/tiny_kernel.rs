@@ -35,7 +35,7 @@ struct Board {
     disk: RefCell<HashMap<(u64, u64), Vec<u8>>>,
 }
 
-// SAFETY: the example has one thread; `Platform` asks for `Sync` because
+// SAFETY: the example has one thread; `Machine` asks for `Sync` because
 // kernels have more.
 unsafe impl Sync for Board {}
 

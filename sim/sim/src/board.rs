@@ -207,7 +207,7 @@ impl Board {
         simulation.place("ram", self.start.as_ptr(), bytes, homes)?;
         if self.is_spared {
             // SAFETY: the mapping is private and without a file, and its frames are reached as
-            // `FrameBytes` and as atomic words (the conditions of `Platform`).
+            // `FrameBytes` and as atomic words (the conditions of `Machine`).
             unsafe { simulation.spare_last() };
         }
         Ok(())
@@ -222,7 +222,7 @@ impl Drop for Board {
     }
 }
 
-// SAFETY: the conditions of `Platform`, by number:
+// SAFETY: the conditions of `Machine`, by number:
 //
 // 1. The ranges follow each other in a mapping that is the board's alone.
 // 2. Frame `FIRST + n` is `n` frames into memory aligned to 2 MiB.

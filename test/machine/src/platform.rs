@@ -23,7 +23,7 @@ const SPINS_BEFORE_SLEEP: u32 = 600;
 /// For so long.
 const MOMENT: Duration = Duration::from_micros(20);
 
-// SAFETY: the conditions of `Platform`, by number:
+// SAFETY: the conditions of `Machine`, by number:
 //
 // 1. The ranges come from `Layout::new`, which cuts ascending, disjoint runs
 //    of frame numbers, and lie in an arena that `ArenaClaim` keeps mapped and

@@ -22,7 +22,7 @@ pub struct Board {
     pub flushes: Cell<u32>,
 }
 
-// SAFETY: the examples have one thread; `Platform` asks for `Sync` because kernels have
+// SAFETY: the examples have one thread; `Machine` asks for `Sync` because kernels have
 // more.
 unsafe impl Sync for Board {}
 // SAFETY: as above.

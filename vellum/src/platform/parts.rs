@@ -1,6 +1,6 @@
 //! Which optional parts of the core are linked.
 
-/// The optional parts of the core that a platform can use ([`Platform::PARTS`]). Which of
+/// The optional parts of the core that a platform can use ([`Machine::PARTS`]). Which of
 /// them are in use, the design says; what is left out here is not linked at all, and a
 /// design that asks for it is refused.
 ///
@@ -9,7 +9,7 @@
 /// const PARTS: Parts = Parts::LEAST.with_swap().with_reclaim();
 /// ```
 ///
-/// [`Platform::PARTS`]: super::Platform::PARTS
+/// [`Machine::PARTS`]: super::Machine::PARTS
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parts {
     pub(crate) published: bool,

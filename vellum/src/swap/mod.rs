@@ -132,7 +132,7 @@ impl core::error::Error for SwapOutError {}
 /// Why an area could not be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwapOnError {
-    /// The platform leaves swap out ([`Platform::PARTS`]).
+    /// The platform leaves swap out ([`Machine::PARTS`](crate::platform::Machine::PARTS)).
     LeftOut,
     /// There are [`MAX_AREAS`] areas.
     TooMany,

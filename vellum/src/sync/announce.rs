@@ -83,7 +83,7 @@ impl RegionGate {
     }
 
     /// Keeps new readers out. Those inside have left when
-    /// [`Announcements::wait_out`] returns. Writers exclude each other by a
+    /// `Announcements::wait_out` returns. Writers exclude each other by a
     /// lock of their own, so that nobody else changes the gate meanwhile.
     #[inline]
     pub fn close(&self) {

@@ -1,5 +1,5 @@
 //! Defects of the platform, to show that the tests notice: `defect=NAME` on the command
-//! line. Each breaks condition 4 of `Platform` in its own way.
+//! line. Each breaks condition 4 of `Machine` in its own way.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 

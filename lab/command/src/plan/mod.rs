@@ -2,8 +2,8 @@
 //! memory a workload needs ([`memory`], `vellum plan memory`), and where the page tables of a
 //! machine with high memory should lie (`vellum plan userpte`).
 //!
-//! [`arithmetic`] is what the published text of 2010 counts, for any machine.
-//! [`demand`] measures what a recorded workload needs of low memory. [`sizes`]
+//! [`mod@arithmetic`] is what the published text of 2010 counts, for any machine.
+//! [`demand`] measures what a recorded workload needs of low memory. [`mod@sizes`]
 //! says from both at which size of memory `userpte=nohigh` begins to fail.
 //! [`sweep`] replays the workload with each value of `userpte=` on machines with
 //! little low memory, and charges the windows that were opened their

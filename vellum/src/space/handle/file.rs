@@ -121,7 +121,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
 
     /// The first byte at or after `offset` that may be other than zero (`SEEK_DATA`): one
     /// in a page that takes memory, or that a file's store has bytes of
-    /// ([`Store::find_page`]). Must not be called pinned.
+    /// ([`Store::find_page`](crate::platform::Store::find_page)). Must not be called pinned.
     ///
     /// # Errors
     /// [`FileError::NoData`] if there is none, or `offset` is at the end or past it.

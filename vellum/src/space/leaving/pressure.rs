@@ -199,7 +199,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Has pages leave memory until every zone of a node has as much free as its high watermark,
     /// or no more can leave: for the embedder's task of the node, which sleeps until
-    /// [`Machine::wake_reclaim`]. Returns how many have left; 0 with `reclaim=off`. The caller
+    /// [`Machine::wake_reclaim`](crate::platform::Machine::wake_reclaim). Returns how many have left; 0 with `reclaim=off`. The caller
     /// is not pinned. May sleep while a store is written to.
     pub fn reclaim_node(&self, node: NodeId) -> u64 {
         let Some(reclaim) = self.reclaim() else {

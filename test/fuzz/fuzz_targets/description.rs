@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! mkdir -p test/fuzz/corpus/description
-//! cargo +nightly fuzz run description test/fuzz/corpus/description test/fuzz/seeds/description sim/machines -- -rss_limit_mb=512 -max_len=16384
+//! cargo +nightly fuzz run --fuzz-dir test/fuzz description test/fuzz/corpus/description test/fuzz/seeds/description sim/machines -- -rss_limit_mb=512 -max_len=16384
 //! ```
 #![no_main]
 

@@ -4,7 +4,7 @@
 //! ```text
 //! mkdir -p test/fuzz/corpus/import_lackey
 //! cp lab/import/tests/fixtures/lackey*.txt test/fuzz/corpus/import_lackey/
-//! cargo +nightly fuzz run import_lackey test/fuzz/corpus/import_lackey test/fuzz/seeds/import_lackey -- -rss_limit_mb=1024 -max_len=65536
+//! cargo +nightly fuzz run --fuzz-dir test/fuzz import_lackey test/fuzz/corpus/import_lackey test/fuzz/seeds/import_lackey -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]
 

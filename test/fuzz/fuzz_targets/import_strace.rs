@@ -4,7 +4,7 @@
 //! ```text
 //! mkdir -p test/fuzz/corpus/import_strace
 //! cp lab/import/tests/fixtures/strace*.txt test/fuzz/corpus/import_strace/
-//! cargo +nightly fuzz run import_strace test/fuzz/corpus/import_strace test/fuzz/seeds/import_strace -- -rss_limit_mb=1024 -max_len=65536
+//! cargo +nightly fuzz run --fuzz-dir test/fuzz import_strace test/fuzz/corpus/import_strace test/fuzz/seeds/import_strace -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! mkdir -p test/fuzz/corpus/profile
-//! cargo +nightly fuzz run profile test/fuzz/corpus/profile test/fuzz/seeds/profile -- -rss_limit_mb=1024 -max_len=65536
+//! cargo +nightly fuzz run --fuzz-dir test/fuzz profile test/fuzz/corpus/profile test/fuzz/seeds/profile -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! mkdir -p test/fuzz/corpus/stats
-//! cargo +nightly fuzz run stats test/fuzz/corpus/stats test/fuzz/seeds/stats -- -rss_limit_mb=1024 -max_len=16384
+//! cargo +nightly fuzz run --fuzz-dir test/fuzz stats test/fuzz/corpus/stats test/fuzz/seeds/stats -- -rss_limit_mb=1024 -max_len=16384
 //! ```
 #![no_main]
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! mkdir -p test/fuzz/corpus/trace_reader
-//! cargo +nightly fuzz run trace_reader test/fuzz/corpus/trace_reader test/fuzz/seeds/trace_reader -- -rss_limit_mb=1024 -max_len=65536
+//! cargo +nightly fuzz run --fuzz-dir test/fuzz trace_reader test/fuzz/corpus/trace_reader test/fuzz/seeds/trace_reader -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 //!
 //! The checksums of the frame are made right first, so that mutations reach the

@@ -187,13 +187,14 @@ impl Swap {
     /// Most slots of an area.
     pub const MAX_SLOTS: u64 = 1 << OFFSET_BITS;
 
-    /// No areas.
-    pub(crate) fn new() -> Swap {
-        Swap {
+    /// No areas. (Not inlined: the manager's creation would have it on its stack.)
+    #[inline(never)]
+    pub(crate) fn boxed() -> Box<Swap> {
+        Box::new(Swap {
             areas: [(); MAX_AREAS].map(|()| OnceBox::default()),
             adding: AtomicU32::new(0),
             events: Events::default(),
-        }
+        })
     }
 
     /// The areas, by number.

@@ -94,7 +94,7 @@ fn a_slot_counts_as_many_entries_as_a_frame_and_no_more() {
 
 #[test]
 fn numbers_of_slots_lead_back_to_area_and_place() {
-    let swap = Swap::new();
+    let swap = Swap::boxed();
     for store in 10..13 {
         let area = SwapArea {
             store,

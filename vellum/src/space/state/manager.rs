@@ -136,7 +136,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let design = fitting_types::<F, R>(design)?;
         if let Some(option) = design.without_its_part(P::PARTS) {
             return Err(CreateError(format!(
-                "{option} needs a part of the core that the platform leaves out (`Platform::PARTS`)"
+                "{option} needs a part of the core that the platform leaves out (`Machine::PARTS`)"
             )));
         }
         let mut memory =
@@ -200,7 +200,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }),
             waits: WaitTable::with_queues(cpus),
             aging,
-            swap: P::PARTS.swap.then(|| Box::new(Swap::new())),
+            swap: P::PARTS.swap.then(Swap::boxed),
             reclaim,
             zero_page,
             extras: Extras::of(&design),

@@ -37,10 +37,12 @@ pub(crate) fn what_is_at(address: usize) -> Option<What> {
     })
 }
 
-/// A type's name without where it is from and what it is made with.
+/// A type's name without where it is from and what it is made with. The record of a space is
+/// what is called the space.
 fn short(name: &'static str) -> &'static str {
     let plain = name.split('<').next().unwrap_or(name);
-    plain.rsplit("::").next().unwrap_or(plain)
+    let own = plain.rsplit("::").next().unwrap_or(plain);
+    own.strip_suffix("Record").unwrap_or(own)
 }
 
 /// What a line begins with.

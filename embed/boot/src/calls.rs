@@ -10,14 +10,19 @@ use vellum::space::{
 };
 use vellum::{ObjectId, SpaceId};
 
+use crate::arch::Paging;
 use crate::arch::cpu::{Cpu, cycles};
 use crate::arch::trap::TrapFrame;
 use crate::check::{self, report};
 use crate::lock::Once;
+use crate::machine::Machine;
 use crate::protocol::{
     self, FLAG_GROWS_DOWN, FLAG_SHARED, REFUSED, STACK_PAGES, STACKS, advice, call,
 };
-use crate::{PAGE, disk, task, vm};
+use crate::{PAGE, Rmap, disk, task, vm};
+
+/// The space that a call is about.
+type Space = vellum::space::Space<'static, Machine, Paging, Rmap>;
 
 /// The files that are open, by number: their objects as bits, or 0.
 static FILES: Once<Vec<AtomicU64>> = Once::new();
@@ -32,9 +37,8 @@ pub unsafe fn init(files: u64, tasks: u64) {
     let zeroes = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
     let image = |number| {
         let pages = disk::file(number).1.div_ceil(1 << protocol::PAGE_SHIFT);
-        vm().create_file(FileRequest::stored(number, pages << 12))
-            .expect("memory for a file")
-            .id()
+        let request = FileRequest::stored(number, pages << protocol::PAGE_SHIFT);
+        vm().create_file(request).expect("memory for a file").id()
     };
     // SAFETY: the caller's promise.
     unsafe {
@@ -71,10 +75,7 @@ pub fn close_files() -> u64 {
 pub fn program_space(stack: u64) -> Option<SpaceId> {
     let space = vm().create_space().ok()?.id();
     let [programs, slice] = *IMAGES.get();
-    let pages = |object| {
-        let size = vm().file(object).size().unwrap_or(0);
-        size.div_ceil(1 << protocol::PAGE_SHIFT).max(1)
-    };
+    let pages = |object| (vm().file(object).size()).map_or(1, |size| size.div_ceil(PAGE).max(1));
     let page = |address: u64| Placement::Fixed(Vpn(address >> protocol::PAGE_SHIFT));
     let image = MapRequest::object(programs, 0, pages(programs), Prot::READ_EXECUTE);
     let words = MapRequest::object(slice, 0, pages(slice), Prot::READ).shared();
@@ -133,7 +134,7 @@ fn open(number: u64, pages: u64) -> Option<u64> {
     Some(0)
 }
 
-fn map(space: SpaceId, [page, pages, flags, file_plus_1, file_page, _]: [u64; 6]) -> Option<u64> {
+fn map(space: Space, [page, pages, flags, file_plus_1, file_page, _]: [u64; 6]) -> Option<u64> {
     let mut traits = Traits::NONE;
     if flags & FLAG_SHARED != 0 {
         traits = traits.union(Traits::SHARED);
@@ -155,21 +156,19 @@ fn map(space: SpaceId, [page, pages, flags, file_plus_1, file_page, _]: [u64; 6]
         source,
         placement: Placement::Fixed(Vpn(page)),
     };
-    Some(vm().space(space).map(&request).ok()?.0)
+    Some(space.map(&request).ok()?.0)
 }
 
-fn remap(space: SpaceId, [page, pages, to, new_pages, ..]: [u64; 6]) -> Option<u64> {
+fn remap(space: Space, [page, pages, to, new_pages, ..]: [u64; 6]) -> Option<u64> {
     let placement = match to == page {
         true => RemapPlacement::InPlace,
         false => RemapPlacement::Fixed(Vpn(to)),
     };
-    vm().space(space)
-        .remap(Vpn(page), pages, new_pages, placement)
-        .ok()?;
+    space.remap(Vpn(page), pages, new_pages, placement).ok()?;
     Some(0)
 }
 
-fn advise(space: SpaceId, page: Vpn, pages: u64, advice: u64) -> Option<u64> {
+fn advise(space: Space, page: Vpn, pages: u64, advice: u64) -> Option<u64> {
     let advice = match advice {
         advice::DONT_NEED => Advice::DontNeed,
         advice::FREE => Advice::Free,
@@ -177,17 +176,14 @@ fn advise(space: SpaceId, page: Vpn, pages: u64, advice: u64) -> Option<u64> {
         advice::PAGE_OUT => Advice::PageOut,
         _ => return None,
     };
-    vm().space(space)
-        .advise(page, pages, advice)
-        .ok()
-        .map(|()| 0)
+    space.advise(page, pages, advice).ok().map(|()| 0)
 }
 
-fn set_heap(space: SpaceId, start: u64, end: u64) -> Option<u64> {
-    if vm().space(space).heap().ok()?.start != Vpn(start) {
-        vm().space(space).set_heap_start(Vpn(start)).ok()?;
+fn set_heap(space: Space, start: u64, end: u64) -> Option<u64> {
+    if space.heap().ok()?.start != Vpn(start) {
+        space.set_heap_start(Vpn(start)).ok()?;
     }
-    vm().space(space).set_heap_end(Vpn(end)).ok()?;
+    space.set_heap_end(Vpn(end)).ok()?;
     Some(0)
 }
 
@@ -206,42 +202,40 @@ fn write_file(number: u64, page: u64, pages: u64) -> Option<u64> {
     Some(0)
 }
 
-fn fork(space: SpaceId, frame: &TrapFrame) -> Option<u64> {
+fn fork(space: Space, frame: &TrapFrame) -> Option<u64> {
     let start = cycles();
-    let child = vm().space(space).fork().ok()?.id();
+    let child = space.fork().ok()?;
     Cpu::this().counts.fork.add(cycles() - start);
     let mut begin = *frame;
     begin.answer(0);
-    let made = task::create(begin, Some(child));
+    let made = task::create(begin, Some(child.id()));
     if made.is_none() {
-        let _ = vm().space(child).exit();
+        let _ = child.exit();
     }
     made
 }
 
-fn thread(space: SpaceId, [entry, stack, argument, ..]: [u64; 6]) -> Option<u64> {
-    if vm().space(space).share().is_err() {
-        return None;
-    }
+fn thread(space: Space, [entry, stack, argument, ..]: [u64; 6]) -> Option<u64> {
+    space.share().ok()?;
     let made = task::create(
         TrapFrame::begin(entry, stack, [argument, 0], true),
-        Some(space),
+        Some(space.id()),
     );
     if made.is_none() {
-        let _ = vm().space(space).exit();
+        let _ = space.exit();
     }
     made
 }
 
 /// A thread leaves its stack, which begins at `page`, to nobody; 0 if the space ends as well.
-fn leave_stack(space: SpaceId, page: u64) {
+fn leave_stack(space: Space, page: u64) {
     if page != 0 {
-        let _ = vm().space(space).unmap(Vpn(page), STACK_PAGES);
+        let _ = space.unmap(Vpn(page), STACK_PAGES);
     }
 }
 
 /// The task goes on with a program in a new space.
-fn exec(frame: &mut TrapFrame, space: SpaceId, arguments: [u64; 6]) -> Option<()> {
+fn exec(frame: &mut TrapFrame, space: Space, arguments: [u64; 6]) -> Option<()> {
     let [program, argument, stack, old_stack, ..] = arguments;
     let new = program_space(stack)?;
     leave_stack(space, old_stack);
@@ -255,7 +249,7 @@ fn exec(frame: &mut TrapFrame, space: SpaceId, arguments: [u64; 6]) -> Option<()
 pub fn call(frame: &mut TrapFrame) {
     let (number, arguments) = frame.asked();
     let [first, second, third, fourth, ..] = arguments;
-    let Some(space) = task::current().space() else {
+    let Some(space) = task::current().space().map(|space| vm().space(space)) else {
         panic!("a program without a space")
     };
     let page = Vpn(first);
@@ -273,12 +267,8 @@ pub fn call(frame: &mut TrapFrame) {
             fourth
         )),
         call::MAP => map(space, arguments),
-        call::UNMAP => vm().space(space).unmap(page, second).ok().map(|()| 0),
-        call::PROTECT => vm()
-            .space(space)
-            .protect(page, second, prot(third))
-            .ok()
-            .map(|()| 0),
+        call::UNMAP => space.unmap(page, second).ok().map(|()| 0),
+        call::PROTECT => space.protect(page, second, prot(third)).ok().map(|()| 0),
         call::REMAP => remap(space, arguments),
         call::BRK => set_heap(space, first, second),
         call::ADVISE => advise(space, page, second, third),
@@ -296,9 +286,8 @@ pub fn call(frame: &mut TrapFrame) {
         }
         call::FILE_OPEN => open(first, second),
         call::FILE_READ => file(first).and_then(|file| {
-            vm().file(file)
-                .read(ReadRequest::pages(second, third, |_, _| {}))
-                .ok()
+            let request = ReadRequest::pages(second, third, |_, _| {});
+            vm().file(file).read(request).ok()
         }),
         call::FILE_WRITE => write_file(first, second, third),
         call::TRUNCATE => file(first)
@@ -309,7 +298,7 @@ pub fn call(frame: &mut TrapFrame) {
             task::current().set_recover(first);
             Some(0)
         }
-        _ => check::calls::call(space, number, arguments),
+        _ => check::calls::call(space.id(), number, arguments),
     };
     frame.answer(done.unwrap_or(REFUSED));
 }

@@ -14,7 +14,7 @@
 //! not at all.
 //!
 //! ```
-//! use vellum::platform::{CpuId, Platform};
+//! use vellum::platform::{CpuId, Machine as _};
 //! use vellum_machine::{Arena, Machine, MachineConfig};
 //!
 //! let config = MachineConfig::new(64 << 20);

@@ -1,6 +1,6 @@
 //! Which parts of the command are built in, and what brings the others.
 //!
-//! A part is a feature of this package. What needs one says so here, so that whoever asks for a
+//! A part is a feature of this package. What needs one says so here, so that a user who asks for a
 //! part that is left out learns how to get it; nothing else tells features apart, but for
 //! the declarations of the modules that are left out.
 

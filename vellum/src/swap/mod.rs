@@ -67,7 +67,8 @@ pub(crate) use report::Tally;
 pub use report::{SwapAreaStats, SwapStats};
 
 use self::area::Area;
-use crate::platform::Platform;
+use crate::addr::Pfn;
+use crate::platform::{Platform, SlotError};
 use crate::sync::OnceBox;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
 use crate::table::Swapped;
@@ -308,6 +309,20 @@ impl Swap {
     pub(crate) fn place(&self, slot: u64) -> Option<(u64, u64)> {
         let (area, offset) = self.area_of(slot)?;
         Some((area.store(), offset))
+    }
+
+    /// Writes a page to a slot, unpinned.
+    ///
+    /// # Errors
+    /// [`SlotError`] of the store, or if a stale entry named a slot that never was.
+    pub(crate) fn write(
+        &self,
+        platform: &impl Platform,
+        slot: u64,
+        page: Pfn,
+    ) -> Result<(), SlotError> {
+        let (store, index) = self.place(slot).ok_or(SlotError::Io)?;
+        platform.write_slot(store, index, page)
     }
 
     /// The slot's number counted on over all areas, in which order they were added: a small

@@ -199,7 +199,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
         self.vm.open(self.id)
     }
 
-    /// Whoever made the file is done with it. It ends with its last mapping and the last
+    /// Gives up the maker's use of the file, which ends with its last mapping and the last
     /// that has it open; a file's dirty pages are written then.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::space::state::manager::Vm;
 use crate::table::Format;
 
 /// Pinned frames ([`Space::pin_pages`](crate::space::Space::pin_pages)), in the order of the pages
-/// that showed them. They are unpinned when this is dropped; whoever reads or writes them by
+/// that showed them. They are unpinned when this is dropped; code that reads or writes them by
 /// virtue of the pins, such as a device, has ended by then.
 #[must_use = "the pages are unpinned at once"]
 pub struct PinnedPages<'vm, 'f, P: Platform, F: Format, R: ReverseMap> {

@@ -59,13 +59,13 @@ pub struct Bytes<'a, 'b>(&'a [&'b [u8]]);
 /// The same, for the file's end.
 pub struct AtEnd<'a, 'b>(&'a [&'b [u8]]);
 
-/// Whoever takes or gives so many bytes, part by part.
+/// So many bytes, and a function that takes or gives them, part by part.
 pub struct Parts<E> {
     len: usize,
     each: E,
 }
 
-/// Whoever takes or gives so many whole pages.
+/// So many whole pages, and a function that takes or gives them.
 pub struct Pages<E> {
     pages: u64,
     each: E,

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::addr::{PageRange, Pfn};
 use crate::frame::{Flags, Kind};
-use crate::platform::{Platform, SlotError};
+use crate::platform::Platform;
 use crate::reclaim::Rule;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::space::leaves::contiguous::FoundRun;
@@ -65,10 +65,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(crate) fn swap_out_page(&self, page: Pfn) -> Result<u64, SwapOutError> {
         let swap = self.swap().ok_or(SwapOutError::NoSlot)?;
         let slot = self.unmap_to_swap(swap, page)?;
-        let written = match swap.place(slot) {
-            Some((store, index)) => self.memory.platform().write_slot(store, index, page),
-            None => Err(SlotError::Io),
-        };
+        let written = swap.write(self.memory.platform(), slot, page);
         let pin = self.pin();
         swap.end_out(&self.memory, &pin, slot, Some(written));
         let is_mapped = self.memory.frame(page).counts().maps() > 0;

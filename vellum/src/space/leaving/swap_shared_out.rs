@@ -37,10 +37,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
         };
-        let written = match swap.place(leaving.slot) {
-            Some((store, index)) => self.memory.platform().write_slot(store, index, page),
-            None => Err(SlotError::Io),
-        };
+        let written = swap.write(self.memory.platform(), leaving.slot, page);
         self.end_shared_out(swap, &found, leaving, written)
     }
 

@@ -59,6 +59,7 @@ mod tests;
 use alloc::boxed::Box;
 use core::cmp::Reverse;
 use core::fmt;
+use core::iter::successors;
 
 pub use area::SwapArea;
 pub(crate) use cache::{FromSwap, GROUP, InSwap};
@@ -218,17 +219,15 @@ impl Swap {
     }
 
     /// The areas with their numbers, by falling priority. Of areas alike in priority the first
-    /// that was added comes first.
+    /// that was added comes first. Each is looked for when it is asked for: mostly the first will do.
     fn by_priority(&self) -> impl Iterator<Item = (usize, &Area)> {
-        let mut order = [(Reverse(0), 0); MAX_AREAS];
-        let mut count = 0;
-        for (number, area) in self.areas().enumerate() {
-            order[number] = (Reverse(area.priority()), number);
-            count += 1;
-        }
-        order[..count].sort_unstable();
-        let numbers = order.into_iter().take(count);
-        numbers.map(|(_, number)| (number, self.area(number)))
+        let after = |last| {
+            let areas = self.areas().enumerate();
+            let ranks = areas.map(|(number, area)| (Reverse(area.priority()), number));
+            ranks.filter(|rank| Some(*rank) > last).min()
+        };
+        let ranks = successors(after(None), move |rank| after(Some(*rank)));
+        ranks.map(|(_, number)| (number, self.area(number)))
     }
 
     /// Adds an area, or uses one again that is off. Takes no pin: the caller may be on no CPU yet.

@@ -23,7 +23,7 @@ pub const OTHER: &str = "(other)";
 const BUILT_IN: &[(&str, &str)] = &[
     (
         "rmap",
-        r"(?x) ^vellum::rmap:: | _rmap\b | rmap_walk | ^rmap_ | try_to_unmap | try_to_migrate | pte_chain
+        r"(?x) ^vellum::(published::)?rmap:: | _rmap\b | rmap_walk | ^rmap_ | try_to_unmap | try_to_migrate | pte_chain
           | anon_?vma | anonmm | anobjrmap | page_referenced | folio_referenced
           | page_convert_anon | ^page_mkclean | ^folio_mkclean | ^page_vma_mapped",
     ),
@@ -34,12 +34,12 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
     (
         "page tables",
-        r"(?x) ^vellum::table:: | ^_*(pte|pmd|pud|p4d|pgd)_(alloc|free|ctor|dtor|populate|offset|clear) | pgd_ctor
+        r"(?x) ^vellum::(published::)?table:: | ^_*(pte|pmd|pud|p4d|pgd)_(alloc|free|ctor|dtor|populate|offset|clear) | pgd_ctor
           | free_pgtables | free_pgd_range | tlb_|_tlb\b|flush_tlb | ^x86_64_start_context | set_pte",
     ),
     (
         "frames",
-        r"(?x) ^vellum::frame::(memory|buddy|cpu|zones|reserve|request) | rmqueue | alloc_pages | free_(hot_cold|unref|the|one|pages|pcppages|compound)
+        r"(?x) ^vellum::frame::(memory|buddy|cpu|zones|reserve|request) | ^vellum::published::frame:: | rmqueue | alloc_pages | free_(hot_cold|unref|the|one|pages|pcppages|compound)
           | ^_*free_page | get_page_from_freelist | ^release_pages | ^_*put_page | ^_*folio_put | lru_|_lru | pagevec | prep_new_page",
     ),
     (
@@ -64,7 +64,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
     (
         "page cache",
-        r"(?x) ^vellum::object:: | find_(get|lock)_(page|entry|pages) | radix_tree | ^xas_ | ^xa_ | filemap_ | add_to_page_cache
+        r"(?x) ^vellum::(published::)?object:: | find_(get|lock)_(page|entry|pages) | radix_tree | ^xas_ | ^xa_ | filemap_ | add_to_page_cache
           | set_page_dirty | folio_mark_dirty | mark_page_accessed | page_cache",
     ),
     (
@@ -221,6 +221,9 @@ mod tests {
             ("__pte_chain_free", "rmap"),
             ("folio_add_new_anon_rmap", "rmap"),
             ("anon_vma_clone", "rmap"),
+            ("vellum::published::rmap::chains::Chains::add", "rmap"),
+            ("vellum::published::frame::blocks::get", "frames"),
+            // Of a profile that was kept from before the room of published designs.
             ("vellum::rmap::chains::Chains::add", "rmap"),
             ("copy_page_range", "fork"),
             ("copy_page", "zeroing and copying"),

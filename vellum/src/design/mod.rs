@@ -6,13 +6,12 @@
 
 #[macro_use]
 mod instances;
-mod presets;
 mod tables;
 
 #[cfg(test)]
 mod tests;
 
-pub use presets::{PRESETS, Preset};
+pub use crate::published::presets::{PRESETS, Preset};
 pub use tables::{
     AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileHuge, FileIo, FlagUpdates,
     Folio, ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging, PageLocking, PmapLock,

@@ -14,7 +14,7 @@ use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Chain;
 
-pub(super) fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
+pub(crate) fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
     AuditError {
         place: AuditPlace::Frame(pfn),
         what,
@@ -156,7 +156,7 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// Checks a free block, whose buddy is not free too unless the two `may_stay_apart`.
-    pub(super) fn audit_block(
+    pub(crate) fn audit_block(
         &self,
         pfn: Pfn,
         order: u32,
@@ -230,7 +230,7 @@ impl<P: Machine> PhysicalMemory<P> {
         }
     }
 
-    pub(super) fn audited(&self, pfn: Pfn) -> Result<&Frame, AuditError> {
+    pub(crate) fn audited(&self, pfn: Pfn) -> Result<&Frame, AuditError> {
         if self.contains(pfn) {
             Ok(self.frame(pfn))
         } else {
@@ -285,7 +285,7 @@ impl<P: Machine> PhysicalMemory<P> {
 }
 
 /// Marks a frame as found, once.
-pub(super) fn mark(pfn: Pfn, frame: &Frame) -> Result<(), AuditError> {
+pub(crate) fn mark(pfn: Pfn, frame: &Frame) -> Result<(), AuditError> {
     if frame.set(Flags::AUDITED) {
         Ok(())
     } else {

@@ -34,7 +34,7 @@ const WHOLE_SHARE: u64 = 2;
 /// on a line of its own: CPUs that wait read it all the time, and would take away the
 /// lines that the holder writes.
 #[repr(align(128))]
-pub(super) struct FreeLists {
+pub(crate) struct FreeLists {
     zone: u16,
     keeps_zeroed: bool,
     /// Frames of blocks of the largest order that runs are not taken from.
@@ -212,7 +212,7 @@ impl FreeLists {
     }
 
     /// Takes a block that is free as one of `order`.
-    pub(super) fn take_exact(&mut self, table: &FrameTable, order: u32) -> Option<Pfn> {
+    pub(crate) fn take_exact(&mut self, table: &FrameTable, order: u32) -> Option<Pfn> {
         let pfn = self.plain.heads[order as usize];
         if pfn.is_none() {
             return None;

@@ -12,16 +12,16 @@ use crate::sync::limbo::Limbo;
 
 /// Events of one CPU; see [`super::FrameStats`] for each.
 #[derive(Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     pub(super) allocs: Counter,
     pub(super) frees: Counter,
     /// Frames taken from runs that are set aside.
     pub(super) populated: Counter,
-    pub(super) refills: Counter,
-    pub(super) drains: Counter,
-    pub(super) remote_allocs: Counter,
+    pub(crate) refills: Counter,
+    pub(crate) drains: Counter,
+    pub(crate) remote_allocs: Counter,
     pub(super) failed: Counter,
-    pub(super) below_low: Counter,
+    pub(crate) below_low: Counter,
     pub(super) bytes_zeroed: Counter,
     pub(super) bytes_copied: Counter,
     pub(super) waits: Counter,
@@ -128,15 +128,15 @@ impl ZoneLists {
 }
 
 /// What one CPU has of its own.
-pub(super) struct CpuFrames {
-    pub(super) node: NodeId,
+pub(crate) struct CpuFrames {
+    pub(crate) node: NodeId,
     /// Windows that are open on this CPU, a bit for each.
     pub(super) windows: AtomicU32,
     /// The shortage up to which the lists were given back.
     pub(super) seen_shortage: AtomicU32,
     /// What a refusal that nobody has asked about yet needs ([`super::Relief`]).
     pub(super) relief: AtomicU32,
-    pub(super) counters: Counters,
+    pub(crate) counters: Counters,
     pub(super) limbo: Limbo,
     pub(super) low: ZoneLists,
     /// Of no zone if a request for high memory is best served from the low lists.
@@ -181,7 +181,7 @@ impl CpuFrames {
 
     /// Keeps no free frames from now on: there are none, and all that come are for
     /// others to keep.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         for lists in [&mut self.low, &mut self.high] {
             lists.frames.close();
             lists.blocks.close();

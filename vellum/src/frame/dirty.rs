@@ -3,7 +3,7 @@
 //!
 //! They are counted where calls mark them in their object's tree and where the marks are taken
 //! away, by CPUs for themselves ([`BatchedCounts`]), and only with `reclaim=on`, whose throttling
-//! of writers asks. (Zones of `framelists=linked` count theirs beside it, see `linked/dirty.rs`.)
+//! of writers asks. (Zones of `framelists=linked` count theirs beside it, see `published/frame/dirty.rs`.)
 //!
 //! A group that has ended leaves dirty pages behind, which are not counted for it when they become
 //! clean, as the root is charged for them then. So its place begins with a count that is not 0,

@@ -15,7 +15,6 @@ use super::dirty::DirtyPages;
 use super::group::Groups;
 use super::inject::Injection;
 use super::keeper::Keeper;
-use super::linked::Linked;
 use super::record::Frame;
 use super::report::SetupError;
 use super::request::FailAt;
@@ -27,6 +26,7 @@ use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
 use crate::platform::{CpuId, IoError, Machine, NodeId, WindowSlot, Zone};
+use crate::published::frame::Linked;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
@@ -38,10 +38,10 @@ const ADVANCE_INTERVAL: u32 = 32;
 
 /// All frames of a machine: who has them and who may get them.
 pub struct PhysicalMemory<P: Machine> {
-    pub(super) platform: P,
-    pub(super) table: FrameTable,
-    pub(super) zones: Zones,
-    pub(super) cpus: PerCpu<CpuFrames>,
+    pub(crate) platform: P,
+    pub(crate) table: FrameTable,
+    pub(crate) zones: Zones,
+    pub(crate) cpus: PerCpu<CpuFrames>,
     pub(super) frame_shift: u32,
     pub(super) advance_interval: u32,
     pub(super) injection: Injection,
@@ -54,7 +54,7 @@ pub struct PhysicalMemory<P: Machine> {
     pub(super) freed_tables: FreedTables,
     /// Free frames in linked lists, if the design has them; the other lists are then
     /// empty.
-    pub(super) linked: Option<Box<Linked>>,
+    pub(crate) linked: Option<Box<Linked>>,
     /// Runs set aside, if the design does that.
     pub(super) reservations: Option<Box<Reservations>>,
     /// Who else keeps free frames.
@@ -64,7 +64,7 @@ pub struct PhysicalMemory<P: Machine> {
     /// How many pages of files are dirty, if somebody asks.
     pub(super) dirty: Option<Box<DirtyPages>>,
     /// Whether somebody counts them, these or the lists of published kernels.
-    pub(super) counts_dirty: bool,
+    pub(crate) counts_dirty: bool,
     /// Who is charged for frames, if there are groups.
     pub(super) groups: Option<Arc<Groups>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
@@ -114,7 +114,7 @@ impl<P: Machine> ChainLinks for PhysicalMemory<P> {
 impl<P: Machine> PhysicalMemory<P> {
     /// The lists of published kernels, where they are in use.
     #[inline]
-    pub(super) fn linked(&self) -> Option<&Linked> {
+    pub(crate) fn linked(&self) -> Option<&Linked> {
         match P::PARTS.published {
             true => self.linked.as_deref(),
             false => None,

@@ -133,18 +133,17 @@
 //! ```
 
 mod alloc;
-mod audit;
-mod buddy;
+pub(crate) mod audit;
+pub(crate) mod buddy;
 mod charge;
 mod content;
-mod cpu;
+pub(crate) mod cpu;
 mod dirty;
 mod free;
 mod give_back;
 mod group;
 mod inject;
 mod keeper;
-mod linked;
 mod memory;
 mod owned;
 mod record;
@@ -156,13 +155,13 @@ mod ring;
 mod run;
 mod short;
 mod site;
-mod table;
+pub(crate) mod table;
 mod table_zone;
 mod view;
 mod waiting;
 mod window;
 mod zeroed;
-mod zones;
+pub(crate) mod zones;
 
 #[cfg(test)]
 mod tests;

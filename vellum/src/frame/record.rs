@@ -478,7 +478,7 @@ impl Frame {
 
     /// Puts the frame inside a block.
     #[inline]
-    pub(super) fn set_tail(&self, zone: u16) {
+    pub(crate) fn set_tail(&self, zone: u16) {
         self.flags
             .store(u32::from(zone) << ZONE_SHIFT, Ordering::Relaxed);
     }
@@ -494,7 +494,7 @@ impl Frame {
 
     /// Makes the frame the first of a free block.
     #[inline]
-    pub(super) fn set_free(&self, zone: u16, order: u32, zeroed: bool) {
+    pub(crate) fn set_free(&self, zone: u16, order: u32, zeroed: bool) {
         let state = if zeroed { Flags::ZEROED.0 } else { 0 };
         self.flags.store(
             u32::from(zone) << ZONE_SHIFT | (Kind::Free as u32) << KIND_SHIFT | state,
@@ -534,14 +534,14 @@ impl Frame {
     }
 
     /// The order of the block in a CPU's list whose first frame this is.
-    pub(super) fn cached_block(&self) -> Option<u32> {
+    pub(crate) fn cached_block(&self) -> Option<u32> {
         (self.kind() == Kind::Cached && self.has(Flags::BLOCK)).then(|| self.order())
     }
 
     /// [`Frame::set_cached`] for a frame whose zone is known, such as one out of a
     /// block, whose record may never have been written. Reads nothing.
     #[inline]
-    pub(super) fn set_cached_in(&self, zone: u16, zeroed: bool) {
+    pub(crate) fn set_cached_in(&self, zone: u16, zeroed: bool) {
         let state = if zeroed { Flags::ZEROED.0 } else { 0 };
         self.flags.store(
             u32::from(zone) << ZONE_SHIFT | (Kind::Cached as u32) << KIND_SHIFT | state,

@@ -13,7 +13,7 @@ use crate::sync::limbo::ChainLinks;
 use crate::sync::report::name;
 
 /// The records, indexed from the lowest frame.
-pub(super) struct FrameTable {
+pub(crate) struct FrameTable {
     base: u32,
     records: Box<[Frame]>,
 }
@@ -47,7 +47,7 @@ impl FrameTable {
 
     /// The record of a frame.
     #[inline]
-    pub(super) fn frame(&self, pfn: Pfn) -> &Frame {
+    pub(crate) fn frame(&self, pfn: Pfn) -> &Frame {
         &self.records[pfn.0.wrapping_sub(self.base) as usize]
     }
 
@@ -68,7 +68,7 @@ impl FrameTable {
 
     /// The record of a frame that may lie outside of the table.
     #[inline]
-    pub(super) fn get(&self, pfn: Pfn) -> Option<&Frame> {
+    pub(crate) fn get(&self, pfn: Pfn) -> Option<&Frame> {
         self.records.get(pfn.0.wrapping_sub(self.base) as usize)
     }
 }

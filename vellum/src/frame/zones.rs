@@ -26,19 +26,19 @@ const MIN_MOST: u64 = 16384;
 const BATCH_SHARE: u64 = 128;
 
 /// What is constant about a zone.
-pub(super) struct ZoneInfo {
-    pub(super) node: NodeId,
-    pub(super) zone: Zone,
-    pub(super) total: u64,
+pub(crate) struct ZoneInfo {
+    pub(crate) node: NodeId,
+    pub(crate) zone: Zone,
+    pub(crate) total: u64,
     pub(super) min: u64,
-    pub(super) low: u64,
+    pub(crate) low: u64,
     pub(super) high: u64,
 }
 
 /// The frames of one node that are reached one way.
-pub(super) struct ZoneFrames {
-    pub(super) info: ZoneInfo,
-    pub(super) lists: CachePadded<SpinLock<FreeLists>>,
+pub(crate) struct ZoneFrames {
+    pub(crate) info: ZoneInfo,
+    pub(crate) lists: CachePadded<SpinLock<FreeLists>>,
     /// On a line that those who read `info` do not need.
     pub(super) published: CachePadded<Published>,
 }
@@ -46,7 +46,7 @@ pub(super) struct ZoneFrames {
 /// What those without the lock may know of a zone's lists.
 pub(super) struct Published {
     /// [`FreeLists::free`].
-    pub(super) free: AtomicU64,
+    pub(crate) free: AtomicU64,
     /// [`FreeLists::zeroed`].
     pub(super) zeroed: AtomicU64,
 }
@@ -68,18 +68,18 @@ impl ZoneFrames {
 
     /// Publishes the number of free frames of a zone whose lists are elsewhere.
     #[inline]
-    pub(super) fn publish_free(&self, free: u64) {
+    pub(crate) fn publish_free(&self, free: u64) {
         self.published.free.store(free, Ordering::Relaxed);
     }
 
     /// Free frames, as published last.
     #[inline]
-    pub(super) fn free(&self) -> u64 {
+    pub(crate) fn free(&self) -> u64 {
         self.published.free.load(Ordering::Relaxed)
     }
 
     /// Frames that a request must leave free here.
-    pub(super) fn floor(&self, wanted: Zone, urgent: bool, any_high: bool) -> u64 {
+    pub(crate) fn floor(&self, wanted: Zone, urgent: bool, any_high: bool) -> u64 {
         if urgent {
             0
         } else if any_high && wanted == Zone::High && self.info.zone == Zone::Low {
@@ -92,25 +92,25 @@ impl ZoneFrames {
 }
 
 /// All zones, and who asks which first.
-pub(super) struct Zones {
-    pub(super) all: Box<[ZoneFrames]>,
+pub(crate) struct Zones {
+    pub(crate) all: Box<[ZoneFrames]>,
     /// For each node, zone numbers: nearest node first, and of one node high
     /// memory before low.
     fallback: Box<[Box<[u16]>]>,
-    pub(super) any_high: bool,
+    pub(crate) any_high: bool,
     /// The lowest frame of high memory: all before it are low.
     pub(super) first_high: Pfn,
 }
 
 impl Zones {
     #[inline]
-    pub(super) fn get(&self, zone: u16) -> &ZoneFrames {
+    pub(crate) fn get(&self, zone: u16) -> &ZoneFrames {
         &self.all[usize::from(zone)]
     }
 
     /// Zone numbers in the order in which `node` uses them. A node that does
     /// not exist uses them as node 0 does.
-    pub(super) fn fallback(&self, node: NodeId) -> &[u16] {
+    pub(crate) fn fallback(&self, node: NodeId) -> &[u16] {
         self.fallback
             .get(usize::from(node.0))
             .unwrap_or(&self.fallback[0])

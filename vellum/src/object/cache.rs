@@ -360,7 +360,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// Makes sure that the object's tree has nodes for a page at `index`, or for those of a run
     /// there, as long as the caller stays pinned.
-    pub(super) fn prepare_insert<P: Platform>(
+    pub(crate) fn prepare_insert<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
@@ -423,7 +423,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// Puts a new page, whose flags say what it is, at `index`, which has room in the
     /// tree. False if somebody else was faster; the page is gone then.
-    pub(super) fn insert_made<P: Platform>(
+    pub(crate) fn insert_made<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,

@@ -77,7 +77,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// # Errors
     /// [`NoPage`].
     #[inline]
-    pub(super) fn alloc_for<P: Platform>(
+    pub(crate) fn alloc_for<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,

@@ -110,14 +110,13 @@ mod radix;
 mod region_set;
 mod regions;
 mod runs;
-mod single;
 mod spread;
 mod swapped;
-mod two_lists;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::published::object::{ListLengths, TwoLists};
 pub use cache::{CacheError, CachedPage, Objects};
 pub use errors::Told;
 pub(crate) use errors::WriteErrors;
@@ -130,8 +129,6 @@ pub(crate) use region_set::RegionRoots;
 pub use regions::MappedBy;
 pub(crate) use regions::{Interval, Pass};
 pub(crate) use runs::{NewPages, NewRun, RUN_PAGES, run_length};
-pub(crate) use single::LockedPage;
-pub use two_lists::{ListLengths, TwoLists};
 
 use core::mem::offset_of;
 

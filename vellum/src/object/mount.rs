@@ -195,7 +195,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// Charges the object's mount with as many of `pages` as it allows, before they
     /// enter the cache; returns how many, which is all without a mount.
     #[inline]
-    pub(super) fn charge(&self, object: &Object<S>, pages: u64) -> u64 {
+    pub(crate) fn charge(&self, object: &Object<S>, pages: u64) -> u64 {
         match object.mount.load(Ordering::Relaxed) {
             0 => pages,
             mount => self.mount(mount).charge(pages),

@@ -12,7 +12,7 @@ use super::radix::{Radix, RadixNode};
 use super::*;
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
-use crate::frame::{FailAt, Flags, Kind, PhysicalMemory, Request};
+use crate::frame::{FailAt, Flags, PhysicalMemory, Request};
 use crate::platform::GroupId;
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::Pin;
@@ -20,7 +20,6 @@ use crate::sync::atomic::AtomicBool;
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::tree::IntervalItem;
 
-mod aging;
 mod cache;
 mod regions;
 mod swapped;

@@ -6,7 +6,7 @@ use crate::sync::{Counter, PerCpu};
 /// Counts of one CPU, named as in [`RmapStats`]. What a design has none of
 /// stays 0.
 #[derive(Default)]
-pub(super) struct RmapCounts {
+pub(crate) struct RmapCounts {
     pub adds: Counter,
     pub duplicates: Counter,
     pub removes: Counter,
@@ -35,11 +35,11 @@ macro_rules! count_in {
         }
     };
 }
-pub(super) use count_in;
+pub(crate) use count_in;
 
 /// The counts of all CPUs; `counts` tells where one CPU's are. Bytes are for the
 /// design to add.
-pub(super) fn sum<T: Sync>(cpus: &PerCpu<T>, counts: impl Fn(&T) -> &RmapCounts) -> RmapStats {
+pub(crate) fn sum<T: Sync>(cpus: &PerCpu<T>, counts: impl Fn(&T) -> &RmapCounts) -> RmapStats {
     let sum = |field: fn(&RmapCounts) -> &Counter| cpus.sum(|cpu| field(counts(cpu)));
     RmapStats {
         adds: sum(|counts| &counts.adds),

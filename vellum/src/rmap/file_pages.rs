@@ -26,12 +26,12 @@ struct FilePageCounts {
 
 /// Whether a frame is a page of an object.
 #[inline]
-pub(super) fn is_of_object<P: Platform>(env: &Env<'_, P>, frame: Pfn) -> bool {
+pub(crate) fn is_of_object<P: Platform>(env: &Env<'_, P>, frame: Pfn) -> bool {
     env.memory.frame(frame).kind() == Kind::Object
 }
 
 /// The pages of objects, as one design counts them.
-pub(super) struct FilePages {
+pub(crate) struct FilePages {
     cpus: PerCpu<FilePageCounts>,
 }
 

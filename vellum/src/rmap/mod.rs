@@ -32,31 +32,15 @@
 //!
 //! [`Frame::order`]: crate::frame::Frame::order
 
-mod addresses;
-mod anon_pages;
-mod anon_vma;
-mod anon_vma_chain;
-mod anonmm;
-mod anonmm2003;
-mod bundle;
-mod bundles;
-mod chains;
-mod counts;
+pub(crate) mod counts;
 mod family;
-mod file_pages;
-mod partial;
-mod pv;
+pub(crate) mod file_pages;
 mod slot;
 mod topology;
 mod types;
 
-#[cfg(test)]
-mod anon_tests;
-#[cfg(test)]
-mod anonmm_tests;
-#[cfg(test)]
-mod tests;
-
+pub use crate::published::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Partial, Pv};
+pub use family::Family;
 pub use slot::Slot;
 pub use topology::{ClearsEntries, Topology};
 pub use types::{Cleared, Env, Place, RegionRef, RmapStats, Run, Stretch, Verdict, VisitReport};
@@ -65,14 +49,6 @@ use crate::addr::Pfn;
 use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::table::{Format, PteRef, SpaceLock};
-
-/// Every design, from the module of its name.
-macro_rules! exported {
-    ($($(#[$about:meta])* $module:ident: $design:ident $value:literal;)*) => {
-        $(pub use $module::$design;)*
-    };
-}
-crate::every_rmap! { [exported] }
 
 /// A reverse-mapping design.
 ///

@@ -31,7 +31,7 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Locks the table of `pte`, or all of its space if those have one lock, if that needs no
     /// waiting, and checks that the entry maps `frame`; `Ok(None)` if it does not.
-    pub(super) fn open<P: Platform>(
+    pub(crate) fn open<P: Platform>(
         env: &Env<'a, P>,
         (pte, whole): (PteRef, SpaceLock<'a>),
         frame: Pfn,
@@ -51,7 +51,7 @@ impl<'a, F: Format> Slot<'a, F> {
     }
 
     /// [`Slot::open`], waiting for tables, as [`Slot::wait`] does.
-    pub(super) fn open_waiting<P: Platform>(
+    pub(crate) fn open_waiting<P: Platform>(
         env: &Env<'a, P>,
         pte: PteRef,
         frame: Pfn,
@@ -98,7 +98,7 @@ impl<'a, F: Format> Slot<'a, F> {
     /// [`Slot::lock`], waiting for the table. The caller holds no lock that comes
     /// after table locks. `contended` counts the tables that were not free.
     #[inline]
-    pub(super) fn wait<P: Platform>(
+    pub(crate) fn wait<P: Platform>(
         env: &Env<'a, P>,
         (pte, whole): (PteRef, SpaceLock<'a>),
         contended: &mut u32,
@@ -119,7 +119,7 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Whether the entry maps `frame`.
     #[inline]
-    pub(super) fn maps(&self, frame: Pfn) -> bool {
+    pub(crate) fn maps(&self, frame: Pfn) -> bool {
         let entry = self.table.load(self.index);
         let level = self.table.level();
         F::is_mapped(entry)

@@ -18,6 +18,7 @@ mod contiguous;
 mod cursor;
 mod flush;
 mod format;
+mod fresh;
 mod gather;
 mod lift;
 mod locked;
@@ -34,12 +35,14 @@ mod x86_pae;
 #[cfg(test)]
 mod tests;
 
+pub use crate::published::table::{Quicklist, Warm};
 pub use aarch64::{Aarch64, Aarch64_4K, Aarch64_16K, Aarch64_64K, MAIR};
 pub use cursor::Cursor;
 pub use format::{Entry, Format, Marks, Swapped};
+pub use fresh::Fresh;
 pub use gather::{FlushTarget, Gather};
 pub use locked::{LockedTable, SpaceLock, Users};
-pub use pages::{Chain, Fresh, Quicklist, TablePageStats, TablePages, Wanted, Warm, source_of};
+pub use pages::{Chain, TablePageStats, TablePages, Wanted, source_of};
 pub use pte::PteRef;
 pub use reach::{Direct, Reach, Windowed};
 pub use riscv::{RiscV, Sv39, Sv48};

@@ -78,7 +78,7 @@ fn a_profile_of_the_core_names_its_functions() {
         for function in [
             "vellum::space::life::fork::",
             "vellum::space::path::fault::",
-            "vellum::rmap::",
+            "rmap::",
         ] {
             assert!(
                 ticks_in(profile, function) > 0,

@@ -24,7 +24,7 @@ pub mod platform;
 pub mod sync;
 
 #[cfg(test)]
-#[path = "../../../../vellum/src/rmap/bundle.rs"]
+#[path = "../../../../vellum/src/published/rmap/bundle.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod bundle;
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod slab {
     pub struct Arena<T>(pub T);
 }
 #[cfg(test)]
-#[path = "../../../../vellum/src/rmap/pv/delayed.rs"]
+#[path = "../../../../vellum/src/published/rmap/pv/delayed.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod delayed;
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod errors;
 #[allow(dead_code, reason = "the models use a part of it")]
 mod kin;
 #[cfg(test)]
-#[path = "../../../../vellum/src/table/pages/lists.rs"]
+#[path = "../../../../vellum/src/published/table/lists.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod lists;
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod numbers;
 #[path = "../../../../vellum/src/object/page_lock.rs"]
 pub mod page_lock;
 #[cfg(test)]
-#[path = "../../../../vellum/src/rmap/anon_vma/list.rs"]
+#[path = "../../../../vellum/src/published/rmap/anon_vma/list.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod relatives;
 #[cfg(test)]

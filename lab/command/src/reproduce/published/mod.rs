@@ -116,9 +116,9 @@ pub const SHARES_2014: &[Share] = &[
         option: "blockflags=word",
         percent: [1.27, 0.5],
         functions: &[
-            "linked::blocks::get",
-            "linked::blocks::get_by_bits",
-            "linked::blocks::set",
+            "frame::blocks::get",
+            "frame::blocks::get_by_bits",
+            "frame::blocks::set",
         ],
     },
 ];

@@ -1,7 +1,7 @@
 //! Pages of pv entries that are taken back (`rmap=pv`): who looks at one beside the space that
 //! gives it up, and several takers in one list.
 
-#[path = "../../../../../vellum/src/rmap/pv/order.rs"]
+#[path = "../../../../../vellum/src/published/rmap/pv/order.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod order;
 

@@ -6,6 +6,7 @@ use vellum::SpaceId;
 use vellum::addr::{PageRange, Vpn};
 use vellum::platform::{CpuId, GroupId};
 use vellum::rmap::ReverseMap;
+use vellum::space::Advice;
 
 const ZERO: CpuId = CpuId(0);
 /// First page of a superpage, and how many it has.
@@ -29,6 +30,7 @@ explored! {
     a_superpage_is_split_while_it_leaves: 20 => split;
     a_promoted_superpage_becomes_one_record_or_leaves: 20 => united;
     a_superpage_leaves_a_group_that_others_leave: 16 => moved;
+    what_was_stored_is_in_the_superpage_that_pages_are_collapsed_to_while_they_leave: 32 => collapsed;
 }
 
 fn world_with_space<R: ReverseMap>(design: &str) -> (World<R>, SpaceId) {
@@ -195,4 +197,37 @@ fn moved<R: ReverseMap>() {
     world.run(&[&|_| reclaim(&world, other), &store, &end]);
     world.audit();
     world.finish_swap(&[space, other], &[]);
+}
+
+/// Single pages, some of which have left before, are collapsed again and again.
+fn collapsed<R: ReverseMap>() {
+    const GONE: u64 = 200;
+    let (world, space) = world_with_superpage::<R>(EAGER);
+    world.alone(|| {
+        let one = world.vm.space(space);
+        one.advise(Vpn(BASE + GONE), 1, Advice::DontNeed).unwrap();
+        assert_eq!(world.vm.stats().events.superpage_demotions, 1);
+        world.page_out(space, BASE + 1, 1);
+    });
+    let collapse = |_| {
+        for _ in 0..3 {
+            let _ = world.vm.space(space).collapse(Vpn(BASE), 1, 1);
+        }
+    };
+    let store = |cpu: CpuId| use_pages(&world, cpu, space);
+    let leave = |_| {
+        for _ in 0..2 {
+            reclaim(&world, space);
+            world.page_out(space, BASE, 3);
+        }
+    };
+    world.run(&[&leave, &collapse, &store]);
+    world.alone(|| {
+        for page in USED {
+            assert_eq!(world.load(ZERO, space, at(BASE + page, 0)), Ok(page));
+            assert_eq!(world.load(ZERO, space, at(BASE + page, 3)), Ok(page));
+        }
+        assert_eq!(world.load(ZERO, space, at(BASE + GONE, 0)), Ok(0));
+    });
+    world.finish_swap(&[space], &[]);
 }

@@ -12,6 +12,7 @@ use vellum::addr::{Access, Pfn, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Advice, FaultError, RemapPlacement};
+use vellum::swap::SwapArea;
 use vellum_machine::store::{CompressedArea, CompressedStore};
 
 const ZERO: CpuId = CpuId(0);
@@ -29,6 +30,7 @@ explored! {
     pages_move_while_they_are_paged_out: 20 => moved_beside_out;
     copies_past_the_end_of_a_file_go_while_they_are_paged_out: 20 => truncated_beside_out;
     a_store_that_does_not_take_a_page_keeps_it_for_all_who_want_it: 20 => write_fails;
+    swap_areas_are_added_and_given_up_beside_swapping: 32 => areas_come_and_go;
 }
 
 /// A world with a space that has a page's number in the first word of each of its pages,
@@ -353,4 +355,32 @@ fn write_fails<R: ReverseMap>() {
         are_changed(&world, child, 20);
     });
     world.finish_swap(&[space, child], &[]);
+}
+
+/// Three pages, where the area that is always there has one slot.
+fn areas_come_and_go<R: ReverseMap>() {
+    let (world, space) = world::<R>(3, 1);
+    let swap = |cpu| {
+        for _ in 0..3 {
+            page_out(&world, space);
+            for page in 0..PAGES {
+                assert_eq!(world.load(cpu, space, at(BASE + page, 0)), Ok(page));
+            }
+        }
+    };
+    let add = |cpu: CpuId| {
+        let store = SWAP + u64::from(cpu.0);
+        let area = SwapArea {
+            store,
+            slots: 2,
+            priority: i32::from(cpu.0),
+        };
+        world.vm.swap_on(area).unwrap();
+        page_out(&world, space);
+        world.vm.swap_off(store).unwrap();
+        world.vm.swap_on(area).unwrap();
+    };
+    world.run(&[&swap, &add, &add]);
+    assert_eq!(world.vm.swap_stats().slots, 5);
+    world.finish_swap(&[space], &[]);
 }

@@ -21,6 +21,7 @@ explored! {
     a_space_in_tracts_is_forked_as_it_was_at_one_time: 48 => forked;
     faults_find_their_regions_while_tracts_come_and_go: 100 => faulting;
     tracts_share_one_limit: 100 => limited;
+    tracts_share_one_limit_of_regions: 100 => limited_regions;
 }
 
 /// A space whose CPUs each have pages of their own.
@@ -208,5 +209,38 @@ fn limited<R: ReverseMap>() {
     world.run(&[&maps, &maps, &maps]);
     let pages = world.alone(|| world.vm.space(space).stats().unwrap().pages);
     assert_eq!(pages, 2);
+    world.finish(&[space], &[]);
+}
+
+/// Each of three CPUs takes the middle out of a region of its own, by rights or by unmapping, where
+/// there may be two regions more.
+fn limited_regions<R: ReverseMap>() {
+    let (world, space) = shared::<R>(3);
+    let all = world.vm.space(space);
+    world.alone(|| {
+        for cpu in (0..3).map(CpuId) {
+            world.anonymous(space, own(cpu), 3);
+            divide(&world, space, own(cpu));
+        }
+        let regions = all.stats().unwrap().regions + 2;
+        let limits = vellum::space::Limits {
+            regions,
+            ..Default::default()
+        };
+        all.set_limits(limits).unwrap();
+    });
+    let most = world.alone(|| all.stats().unwrap().regions) + 2;
+    let middle = |cpu: CpuId| Vpn(own(cpu) + 1);
+    let protects = |cpu| match all.protect(middle(cpu), 1, Prot::READ) {
+        Ok(_) | Err(MapError::Limit) => {}
+        Err(error) => panic!("{error}"),
+    };
+    let unmaps = |cpu| match all.unmap(middle(cpu), 1) {
+        Ok(_) | Err(MapError::Limit) => {}
+        Err(error) => panic!("{error}"),
+    };
+    world.run(&[&protects, &protects, &unmaps]);
+    let regions = world.alone(|| all.stats().unwrap().regions);
+    assert!(regions <= most, "{regions} regions where {most} may be");
     world.finish(&[space], &[]);
 }

@@ -18,11 +18,13 @@ pub fn fence(order: Ordering) {
         // A locked instruction orders loads after earlier stores as `mfence`
         // does, and costs about half as much on every processor since 2010.
         // Kernels use it for the same reason. Only streaming stores need more,
-        // and code that makes them follows them with a fence of its own.
-        // SAFETY: the word on top of the stack is the caller's own and keeps
-        // its value.
+        // and code that makes them follows them with a fence of its own. Not the word on
+        // top of the stack: it may hold what the caller needs next, and a load from where
+        // a locked instruction has stored waits for it.
+        // SAFETY: what lies below the stack pointer is free for assembly that does not
+        // promise otherwise (`nostack`), and keeps its value.
         unsafe {
-            core::arch::asm!("lock or dword ptr [rsp], 0");
+            core::arch::asm!("lock or dword ptr [rsp - 4], 0");
         }
         return;
     }

@@ -33,6 +33,9 @@ pub struct Args {
     /// Only mutants whose file or name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Only mutants of which no measurement has noted what finds them
+    #[arg(long)]
+    unfound: bool,
     /// Print the list, and run nothing
     #[arg(long)]
     list: bool,
@@ -85,10 +88,12 @@ pub fn run(args: &Args) -> Result<(), String> {
     let root = root();
     let mutants = list::read(&root)?;
     tree::check(&root, &mutants)?;
+    let noted = finders::read(&root);
     let is_chosen = |mutant: &Mutant| {
-        args.only.as_ref().is_none_or(|text| {
+        let is_named = args.only.as_ref().is_none_or(|text| {
             mutant.name.contains(text.as_str()) || mutant.file.contains(text.as_str())
-        })
+        });
+        is_named && !(args.unfound && noted.contains_key(&mutant.name))
     };
     if args.list {
         for mutant in mutants.iter().filter(|mutant| is_chosen(mutant)) {
@@ -119,13 +124,13 @@ pub fn run(args: &Args) -> Result<(), String> {
         .iter()
         .filter(|mutant| is_chosen(mutant) && (args.equivalent || mutant.equivalent.is_none()))
         .collect();
-    let mut known = measure::Known::load(&place, args.fresh, finders::read(&root));
+    let mut known = measure::Known::load(&place, args.fresh, noted.clone());
     measure::run(
         &chosen, &places, &programs, &baseline, &mut known, args.again, args.jobs,
     )?;
     if args.note {
         let found = |mutant: &Mutant| known.of(mutant)?.found_by.clone();
-        let noted = finders::noted(&mutants, found, finders::read(&root));
+        let noted = finders::noted(&mutants, found, noted.clone());
         finders::write(&root, &noted)?;
     }
     let shown: Vec<&Mutant> = mutants.iter().filter(|mutant| is_chosen(mutant)).collect();

@@ -103,6 +103,18 @@ pub struct MemoryRange {
     pub zone: Zone,
 }
 
+impl MemoryRange {
+    /// So many frames from `start` on, of node 0 and reached without a window.
+    pub const fn new(start: Pfn, frames: u32) -> MemoryRange {
+        MemoryRange {
+            start,
+            frames,
+            node: NodeId(0),
+            zone: Zone::Low,
+        }
+    }
+}
+
 /// The hardware tag of an address space (ASID, PCID). Unique among live spaces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceTag(pub u32);

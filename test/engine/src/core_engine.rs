@@ -52,11 +52,10 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         let machine_error = |error: &dyn std::fmt::Display| EngineError::Machine(error.to_string());
         let vm = Vm::new(machine, design).map_err(|error| machine_error(&error))?;
         if design.reclaim {
-            let area = SwapArea {
-                store: SWAP_STORE,
-                slots: vm.memory().frame_count() as u64 * SWAP_PER_FRAME,
-                priority: 0,
-            };
+            let area = SwapArea::new(
+                SWAP_STORE,
+                vm.memory().frame_count() as u64 * SWAP_PER_FRAME,
+            );
             vm.swap_on(area).map_err(|error| machine_error(&error))?;
         }
         Ok(CoreEngine {

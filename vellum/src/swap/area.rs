@@ -19,6 +19,17 @@ pub struct SwapArea {
     pub priority: i32,
 }
 
+impl SwapArea {
+    /// An area of priority 0.
+    pub const fn new(store: u64, slots: u64) -> SwapArea {
+        SwapArea {
+            store,
+            slots,
+            priority: 0,
+        }
+    }
+}
+
 const NONE: u32 = u32::MAX;
 
 /// Which slots are free.

@@ -13,11 +13,7 @@ fn memory() -> PhysicalMemory<TestMachine> {
 }
 
 fn area(slots: u64) -> Area {
-    let about = SwapArea {
-        store: 1,
-        slots,
-        priority: 0,
-    };
+    let about = SwapArea::new(1, slots);
     Area::new(about)
 }
 

@@ -49,11 +49,7 @@ fn address(page: u64, word: usize) -> u64 {
 
 impl Life {
     fn new(store: Arc<dyn BackingStore>, size: u64) -> Life {
-        let area = SwapArea {
-            store: SWAP,
-            slots: SLOTS,
-            priority: 0,
-        };
+        let area = SwapArea::new(SWAP, SLOTS);
         let world = power::world_with(store, size, FRAMES * PAGE, "reclaim=on", Some(area));
         world.on(|| {
             let request = MapRequest::anonymous(PRIVATE, Prot::READ_WRITE);

@@ -81,11 +81,7 @@ fn reads(aging: &str, pages: Pages, accesses: &[u64], from: usize) -> (u64, Recl
     let machine = Machine::new(config, arena).unwrap();
     let design = Design::parse(&format!("reclaim=on,faultaround=1,aging={aging}")).unwrap();
     let vm: Vm<_, X86_64, Family> = Vm::new(machine, design).unwrap();
-    let area = SwapArea {
-        store: 1 << 40,
-        slots: 4 * count(accesses),
-        priority: 0,
-    };
+    let area = SwapArea::new(1 << 40, 4 * count(accesses));
     vm.swap_on(area).unwrap();
     let size = count(accesses);
     let machine = vm.platform();

@@ -19,12 +19,7 @@ with_each_design! {
 /// Eight single pages, each full of its number, in a range that could be a superpage.
 fn world<R: ReverseMap>(design: &str) -> (Arc<TestVm<R>>, SpaceId) {
     let vm = vm_with::<R>(&std::format!("superpage=eager,{design}"), 4096);
-    vm.swap_on(SwapArea {
-        store: 7,
-        slots: 600,
-        priority: 0,
-    })
-    .unwrap();
+    vm.swap_on(SwapArea::new(7, 600)).unwrap();
     let space = vm.begin_space().unwrap();
     map(&vm, space, BASE, MapRequest::anonymous(PAGES, RW));
     touch(&vm, space, BASE, Access::Write);

@@ -18,11 +18,7 @@ fn world<F: Format>(design: &str, frames: u32) -> (World<F>, SpaceId) {
     run_on(0);
     let design = Design::parse(design).unwrap();
     let vm = Vm::new(TestMachine::simple(2, frames), design).unwrap();
-    let area = SwapArea {
-        store: 7,
-        slots: 100,
-        priority: 0,
-    };
+    let area = SwapArea::new(7, 100);
     vm.swap_on(area).unwrap();
     let space = vm.begin_space().unwrap();
     let request = MapRequest::anonymous(8192, RW).at(Placement::Fixed(Vpn(BASE)));

@@ -401,11 +401,7 @@ fn forked<R: ReverseMap>(design: &str) {
 
 fn swapped<R: ReverseMap>(design: &str) {
     let vm = folios::<R>(design);
-    let area = SwapArea {
-        store: 7,
-        slots: 100,
-        priority: 0,
-    };
+    let area = SwapArea::new(7, 100);
     vm.swap_on(area).unwrap();
     let space = with_region(&vm, 0..64);
     store(&vm, space, 3);

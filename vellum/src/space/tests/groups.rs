@@ -14,11 +14,7 @@ use crate::swap::SwapArea;
 
 const AT: u64 = 1000;
 const STORE: u64 = 3;
-const SWAP: SwapArea = SwapArea {
-    store: 77,
-    slots: 4000,
-    priority: 0,
-};
+const SWAP: SwapArea = SwapArea::new(77, 4000);
 const AGINGS: [&str; 2] = ["lru", "generations"];
 
 /// A manager with groups and a swap area.

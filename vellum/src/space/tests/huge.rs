@@ -29,11 +29,7 @@ struct World<R: ReverseMap> {
 
 fn world<R: ReverseMap>(design: &str) -> World<R> {
     let vm = vm_with::<R>(&std::format!("huge=always,{design}"), 8192);
-    let area = SwapArea {
-        store: 77,
-        slots: 100,
-        priority: 0,
-    };
+    let area = SwapArea::new(77, 100);
     vm.swap_on(area).unwrap();
     let object = vm.memory_pages(2 * PAGES + 9).unwrap();
     let space = vm.begin_space().unwrap();

@@ -74,11 +74,7 @@ fn a_store_is_not_asked_under_a_pin() {
 #[test]
 fn nothing_leaves_memory_for_who_is_pinned() {
     let (vm, space) = world("reclaim=on");
-    let area = crate::swap::SwapArea {
-        store: 77,
-        slots: 1000,
-        priority: 0,
-    };
+    let area = crate::swap::SwapArea::new(77, 1000);
     vm.swap_on(area).unwrap();
     map(&vm, space, PAGE + 8, MapRequest::anonymous(600, RW));
     let touch_all = |pages: u64| {

@@ -22,11 +22,7 @@ use crate::{Design, ObjectId};
 
 const PAGE: u64 = 4096;
 const STORE: u64 = 3;
-const SWAP: SwapArea = SwapArea {
-    store: 77,
-    slots: 8000,
-    priority: 0,
-};
+const SWAP: SwapArea = SwapArea::new(77, 8000);
 const RW: Prot = Prot::READ_WRITE;
 
 type TestVm<R> = Vm<TestMachine, X86_64, R>;

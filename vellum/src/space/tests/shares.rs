@@ -15,12 +15,7 @@ const FAR: u64 = 1 << 16;
 /// A machine whose platform ends nobody; a call that would need that is noted.
 fn machine<R: crate::rmap::ReverseMap>(design: &str) -> TestVm<R> {
     let vm = vm_with::<R>(design, FRAMES);
-    vm.swap_on(SwapArea {
-        store: 7,
-        slots: 20_000,
-        priority: 0,
-    })
-    .unwrap();
+    vm.swap_on(SwapArea::new(7, 20_000)).unwrap();
     vm
 }
 

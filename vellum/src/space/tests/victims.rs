@@ -93,12 +93,7 @@ fn a_call_goes_on_when_a_space_has_ended() {
 #[test]
 fn pages_in_swap_count_and_those_of_objects_do_not() {
     let vm = vm_with::<Partial>("", 600);
-    vm.swap_on(SwapArea {
-        store: 7,
-        slots: 100,
-        priority: 0,
-    })
-    .unwrap();
+    vm.swap_on(SwapArea::new(7, 100)).unwrap();
     let (swapped, shared) = (filled(&vm, 30), filled(&vm, 20));
     vm.advise(swapped, Vpn(AT), 30, Advice::PageOut).unwrap();
     map(&vm, shared, 9000, MapRequest::anonymous(60, RW).shared());

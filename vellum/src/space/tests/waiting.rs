@@ -82,11 +82,7 @@ fn page_tables_that_sources_keep_are_had_as_well() {
 #[test]
 fn no_page_leaves_memory_while_enough_frames_wait() {
     let vm = vm_of("reclaim=on", FRAMES);
-    let area = SwapArea {
-        store: 77,
-        slots: 1000,
-        priority: 0,
-    };
+    let area = SwapArea::new(77, 1000);
     vm.swap_on(area).unwrap();
     let (parent, waiting) = idle_after_forks(&vm);
     assert_eq!(need_what_waits(&vm, parent, waiting), Ok(()));
@@ -98,11 +94,7 @@ fn no_page_leaves_memory_while_enough_frames_wait() {
 #[test]
 fn a_nodes_task_waits_for_frames_before_it_has_pages_leave() {
     let vm = vm_of("reclaim=on", 10 * FRAMES);
-    let area = SwapArea {
-        store: 77,
-        slots: 1000,
-        priority: 0,
-    };
+    let area = SwapArea::new(77, 1000);
     vm.swap_on(area).unwrap();
     let (parent, _) = idle_after_forks(&vm);
     let node = NodeId(0);

@@ -38,11 +38,7 @@ fn driver<F: Format, R: ReverseMap>(design: Design, arena: &Arc<Arena>) -> Drive
     }
     let machine = Machine::new(config, Arc::clone(arena)).unwrap();
     let vm = Vm::new(machine, design).unwrap();
-    let area = SwapArea {
-        store: 1 << 30,
-        slots: 200,
-        priority: 0,
-    };
+    let area = SwapArea::new(1 << 30, 200);
     vm.swap_on(area).unwrap();
     let mut driver = Driver::new(vm, 3, true);
     driver.most = 12;

@@ -235,11 +235,7 @@ impl<R: ReverseMap, F: Format> World<R, F> {
 
     /// Has pages go to a swap area of so many slots, [`SWAP`].
     pub fn swap_on(&mut self, slots: u64) {
-        let area = SwapArea {
-            store: SWAP,
-            slots,
-            priority: 0,
-        };
+        let area = SwapArea::new(SWAP, slots);
         undisturbed(|| self.vm.swap_on(area).unwrap());
     }
 

@@ -79,7 +79,7 @@
 //! # Layers
 //! Each uses those above it: [`addr`], [`platform`], [`design`], [`sync`],
 //! [`frame`], [`slab`], [`tree`], [`table`], [`rmap`], [`object`], [`swap`],
-//! [`reclaim`], [`space`], [`vm`]; `probe` is for laboratories, and in [`published`] is what the default
+//! [`reclaim`], [`space`], [`vm`]; `probe` is for laboratories, and in `published` is what the default
 //! has not. The path of a page fault begins
 //! in `space/path/fault.rs`.
 #![no_std]
@@ -95,6 +95,7 @@ pub mod object;
 pub mod platform;
 #[cfg(any(test, feature = "probe"))]
 pub mod probe;
+#[cfg(feature = "published")]
 pub mod published;
 pub mod reclaim;
 pub mod rmap;

@@ -27,6 +27,13 @@ use crate::sync::bytes::FrameBytes;
 
 use allocator::unwatched;
 
+#[cfg(feature = "published")]
+pub(crate) use crate::rmap::{Chains as ByEntries, Partial as ByRegions};
+/// Designs of tests that are about something else: one that finds pages of files through the
+/// regions of the file, and one that keeps something for each entry, if they are built in.
+#[cfg(not(feature = "published"))]
+pub(crate) use crate::rmap::{Family as ByEntries, Family as ByRegions};
+
 pub(crate) use allocator::allocations;
 pub(crate) use random::{Rng, number};
 pub(crate) use tasks::Tasks;
@@ -35,6 +42,16 @@ std::thread_local! {
     static CURRENT_CPU: Cell<u16> = const { Cell::new(0) };
     static TASK: Cell<u64> = const { Cell::new(0) };
     static STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Of designs, in option syntax, those that this build has.
+pub(crate) fn built_in<'a, const N: usize>(
+    designs: [&'a str; N],
+) -> impl Iterator<Item = &'a str> + use<'a, N> {
+    designs.into_iter().filter(|design| {
+        let refused = crate::Design::parse(design).err();
+        refused.is_none_or(|error| !error.0.contains("a published design"))
+    })
 }
 
 /// Counts a step of a search.

@@ -1,11 +1,23 @@
 //! What the core is compiled for: the tables of reverse-mapping designs and of page-table
 //! formats, and macros that choose a type from each.
 
-/// Calls a macro with the table of reverse-mapping designs: after the arguments
-/// a row `name: Type "value";` for each, where `Type` is one of [`crate::rmap`]
+/// Values of `rmap=` that the feature `published` brings.
+pub(super) const PUBLISHED_RMAPS: &[&str] = &[
+    "chains",
+    "partial",
+    "anonmm2003",
+    "anonmm",
+    "anon_vma",
+    "anon_vma_chain",
+    "pv",
+];
+
+/// Calls a macro with the table of reverse-mapping designs that are built in: after the
+/// arguments a row `name: Type "value";` for each, where `Type` is one of [`crate::rmap`]
 /// and `name` is that of its module.
 ///
 /// `every_rmap! { [the_macro] arguments }` becomes `the_macro! { arguments rows }`.
+#[cfg(feature = "published")]
 #[macro_export]
 macro_rules! every_rmap {
     ([$($then:tt)+] $($arguments:tt)*) => {
@@ -30,6 +42,23 @@ macro_rules! every_rmap {
             /// An entry of a list for each mapping of each frame, in pages of such
             /// entries that belong to an address space.
             pv: Pv "pv";
+        }
+    };
+}
+
+/// Calls a macro with the table of reverse-mapping designs that are built in: after the
+/// arguments a row `name: Type "value";` for each, where `Type` is one of [`crate::rmap`]
+/// and `name` is that of its module. The feature `published` brings more rows.
+///
+/// `every_rmap! { [the_macro] arguments }` becomes `the_macro! { arguments rows }`.
+#[cfg(not(feature = "published"))]
+#[macro_export]
+macro_rules! every_rmap {
+    ([$($then:tt)+] $($arguments:tt)*) => {
+        $($then)+! { $($arguments)*
+            /// Regions of the object for file pages, the tree of relatives for
+            /// private ones.
+            family: Family "family";
         }
     };
 }

@@ -11,6 +11,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "published")]
 pub use crate::published::presets::{PRESETS, Preset};
 pub use tables::{
     AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileHuge, FileIo, FlagUpdates,
@@ -42,6 +43,8 @@ pub struct OptionInfo {
     pub summary: &'static str,
     /// The published argument it stands for.
     pub source: &'static str,
+    /// Values that the feature `published` brings.
+    pub published: &'static [&'static str],
 }
 
 impl OptionInfo {
@@ -57,14 +60,35 @@ impl OptionInfo {
             .is_some_and(|(of, values)| of == option && values.contains(&value))
     }
 
-    /// The values that are not the default.
-    fn others(&self) -> impl DoubleEndedIterator<Item = &'static str> {
-        let default = self.default;
-        self.values
-            .iter()
-            .copied()
-            .filter(move |value| *value != default)
+    /// The values that this build has.
+    pub fn built_in(&self) -> impl DoubleEndedIterator<Item = &'static str> + use<> {
+        let published = self.published;
+        let values = self.values.iter().copied();
+        values.filter(move |value| cfg!(feature = "published") || !published.contains(value))
     }
+
+    /// The values that this build has and that are not the default.
+    fn others(&self) -> impl DoubleEndedIterator<Item = &'static str> + use<> {
+        let default = self.default;
+        self.built_in().filter(move |value| *value != default)
+    }
+}
+
+/// Looks whether this build has the value of an option, of which `published` are those that the
+/// feature of this name brings.
+fn check_built_in(published: &[&str], option: &str, value: &str) -> Result<(), DesignError> {
+    if cfg!(feature = "published") || !published.contains(&value) {
+        return Ok(());
+    }
+    Err(not_built_in(&format!("{option}={value}")))
+}
+
+/// The refusal of what only the feature `published` has.
+fn not_built_in(what: &str) -> DesignError {
+    DesignError(format!(
+        "'{what}' is a published design, which this build is without: \
+         the feature `published` of the crate `vellum` has it"
+    ))
 }
 
 /// What an option can be set to.
@@ -73,10 +97,10 @@ trait Values: Copy + PartialEq + 'static {
     /// In the order of `ALL`.
     const NAMES: &'static [&'static str];
 
-    /// Writes the value as the option has it.
-    fn write(self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+    /// The value as the option has it.
+    fn name(self) -> &'static str {
         let index = Self::ALL.iter().position(|value| *value == self);
-        f.write_str(index.map_or("", |index| Self::NAMES[index]))
+        index.map_or("", |index| Self::NAMES[index])
     }
 }
 
@@ -105,7 +129,8 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
 /// none if there is no such option.
 pub fn variants(option: &str) -> Vec<String> {
     let mut designs = Vec::new();
-    for value in OptionInfo::named(option).map_or(&[][..], |info| info.values) {
+    let values = OptionInfo::named(option).map(OptionInfo::built_in);
+    for value in values.into_iter().flatten() {
         let alone = format!("{option}={value}");
         let matter = |info: &&OptionInfo| info.matters_with(option, value);
         let mut together = alone.clone();
@@ -164,7 +189,7 @@ impl Design {
 
     /// Reads option syntax: `name=value` separated by commas or blanks.
     /// Options not given keep their default; a later one wins. `as=` sets all of
-    /// them to what a published kernel did ([`PRESETS`]).
+    /// them to what a published kernel did, with the feature `published`.
     ///
     /// # Errors
     /// [`DesignError`], which names the valid options or values.
@@ -189,7 +214,13 @@ impl Design {
         text.split(is_separator).filter(|part| !part.is_empty())
     }
 
+    #[cfg(not(feature = "published"))]
+    fn published(name: &str) -> Result<Design, DesignError> {
+        Err(not_built_in(&format!("as={name}")))
+    }
+
     /// The design of a published kernel.
+    #[cfg(feature = "published")]
     fn published(name: &str) -> Result<Design, DesignError> {
         let preset = PRESETS.iter().find(|preset| preset.name == name);
         let preset = preset.ok_or_else(|| {
@@ -215,6 +246,7 @@ impl Design {
             text += "; or as=, for a published kernel";
             DesignError(text)
         })?;
+        check_built_in(info.published, name, value)?;
         let index = info
             .values
             .iter()
@@ -222,7 +254,7 @@ impl Design {
             .ok_or_else(|| {
                 DesignError(format!(
                     "design option '{name}': '{value}' is not a value; valid values: {}",
-                    info.values.join(", ")
+                    info.built_in().collect::<Vec<_>>().join(", ")
                 ))
             })?;
         self.set_value(name, index);

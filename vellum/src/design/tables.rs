@@ -4,7 +4,8 @@
 //! tests need to know of a reverse-mapping design, a format, a source of page
 //! tables or an option.
 
-use super::{OptionInfo, Values, index_of};
+use super::instances::PUBLISHED_RMAPS;
+use super::{DesignError, OptionInfo, Values, check_built_in, index_of};
 
 /// Makes the enum of an option's values from its rows.
 macro_rules! choices {
@@ -402,16 +403,13 @@ impl Values for bool {
 impl Values for u32 {
     const ALL: &'static [u32] = &[1, 2, 4, 8, 16, 32, 64];
     const NAMES: &'static [&'static str] = &["1", "2", "4", "8", "16", "32", "64"];
-
-    fn write(self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{self}")
-    }
 }
 
 /// Makes [`Design`], [`OPTIONS`] and what reads and writes them from the rows.
 macro_rules! options {
     ($($(#[$about:meta])* $name:literal $field:ident: $type:ty = $default:literal
-       $(, only with $of:literal = [$($with:literal),+])?;
+       $(, only with $of:literal = [$($with:literal),+])?
+       $(, published $published:expr)?;
        $summary:literal; $source:literal;)+) => {
         /// The options as values.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -440,12 +438,19 @@ macro_rules! options {
                 values: <$type as Values>::NAMES,
                 default: $default,
                 only_with: options!(@only $($of, [$($with),+])?),
+                published: options!(@published $($published)?),
                 summary: $summary,
                 source: $source,
             },)+
         ];
 
         impl Design {
+            /// Looks whether this build has all that the design names.
+            pub(crate) fn check_built_in(&self) -> Result<(), DesignError> {
+                $(options!(@check self.$field, $name $(, $published)?);)+
+                Ok(())
+            }
+
             /// Sets the option `name`, one of [`OPTIONS`], to its value of this index.
             pub(super) fn set_value(&mut self, name: &str, index: usize) {
                 match name {
@@ -461,7 +466,7 @@ macro_rules! options {
                 let mut separator = "";
                 $(
                     write!(f, "{separator}{}=", $name)?;
-                    Values::write(self.$field, f)?;
+                    f.write_str(Values::name(self.$field))?;
                     separator = ",";
                 )+
                 let _ = separator;
@@ -469,12 +474,18 @@ macro_rules! options {
             }
         }
     };
+    (@check $value:expr, $name:literal) => {};
+    (@check $value:expr, $name:literal, $published:expr) => {
+        check_built_in($published, $name, Values::name($value))?
+    };
+    (@published) => { &[] };
+    (@published $published:expr) => { $published };
     (@only) => { None };
     (@only $of:literal, $with:expr) => { Some(($of, &$with)) };
 }
 
 options! {
-    "rmap" rmap: Rmap = "family";
+    "rmap" rmap: Rmap = "family", published PUBLISHED_RMAPS;
         "how a frame's page-table entries are found";
         "pte_chains (van Riel, McCracken 2002) against objrmap (McCracken 2003)";
     "direct" direct: bool = "on", only with "rmap" = ["chains", "partial"];
@@ -501,7 +512,7 @@ options! {
     "pmaplock" pmap_lock: PmapLock = "table", only with "rmap" = ["pv"];
         "pv: page tables are locked one by one, or all of an address space together";
         "PMAP_LOCK of FreeBSD, held while any entry of the space changes";
-    "ptepage" table_source: TableSource = "noted";
+    "ptepage" table_source: TableSource = "noted", published &["quicklist", "warm", "depot"];
         "where page-table pages come from";
         "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)";
     "quicklevels" quick_levels: QuickLevels = "unified", only with "ptepage" = ["quicklist"];
@@ -557,7 +568,7 @@ options! {
     "groups" groups: bool = "off", only with "reclaim" = ["on"];
         "reclaim: whether spaces can be in groups, each with a limit of what it is charged for";
         "memory control groups (Singh and Emelyanov 2008)";
-    "fileio" file_io: FileIo = "runs";
+    "fileio" file_io: FileIo = "runs", published &["pages"];
         "whether files are read and written in runs of pages, or page by page under page locks";
         "the write path of tmpfs until 2014 (Gorman 2014)";
     "pagelock" page_locking: PageLocking = "waiters", only with "fileio" = ["pages"];
@@ -569,7 +580,7 @@ options! {
     "flags" flag_updates: FlagUpdates = "plain", only with "fileio" = ["pages"];
         "pages: flags that nobody else changes are stored and tested first, or always changed atomically";
         "__SetPageSwapBacked, __ClearPageActive, a test before ClearPageActive (Gorman 2014)";
-    "framelists" frame_lists: FrameLists = "runs";
+    "framelists" frame_lists: FrameLists = "runs", published &["linked"];
         "whether free frames are kept in runs, or linked one by one by kind of page";
         "the page allocator of Linux until 2014 (Gorman 2014)";
     "zonecache" zone_cache: ZoneCache = "lazy", only with "framelists" = ["linked"];

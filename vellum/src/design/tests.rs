@@ -7,7 +7,7 @@ use crate::table::Format;
 #[test]
 fn what_display_writes_parse_reads() {
     for info in OPTIONS {
-        for value in info.values {
+        for value in info.built_in() {
             let design = Design::parse(&format!("{}={value}", info.name)).unwrap();
             assert_eq!(Design::parse(&design.to_string()).unwrap(), design);
             assert!(
@@ -31,12 +31,12 @@ fn defaults_in_the_table_are_the_defaults() {
 
 #[test]
 fn commas_and_blanks_separate_alike() {
-    let design = Design::parse("rmap=chains,faultaround=64").unwrap();
-    assert_eq!((design.rmap, design.fault_around), (Rmap::Chains, 64));
+    let design = Design::parse("forkcopy=all,faultaround=64").unwrap();
+    assert_eq!((design.fork_copy, design.fault_around), (ForkCopy::All, 64));
     for text in [
-        "rmap=chains faultaround=64",
-        "rmap=chains, faultaround=64",
-        " rmap=chains ,\tfaultaround=64,\n",
+        "forkcopy=all faultaround=64",
+        "forkcopy=all, faultaround=64",
+        " forkcopy=all ,\tfaultaround=64,\n",
     ] {
         assert_eq!(Design::parse(text).unwrap(), design, "{text:?}");
     }
@@ -44,13 +44,69 @@ fn commas_and_blanks_separate_alike() {
 
 #[test]
 fn a_refusal_names_the_valid_values() {
-    let error = Design::parse("rmap=chain").unwrap_err();
-    assert!(error.0.contains("chains, partial, "), "{error}");
-    let error = Design::parse("remap=chains").unwrap_err();
+    let error = Design::parse("aging=lur").unwrap_err();
+    assert!(error.0.contains("lru, generations"), "{error}");
+    let error = Design::parse("remap=family").unwrap_err();
     assert!(error.0.contains(" rmap "), "{error}");
     assert!(Design::parse("rmap").is_err());
 }
 
+#[cfg(feature = "published")]
+#[test]
+fn what_the_feature_brings_is_known_without_it() {
+    let names = Rmap::ALL.iter().map(|rmap| rmap.name());
+    let but_the_default: Vec<_> = names
+        .filter(|name| *name != Design::default().rmap.name())
+        .collect();
+    assert_eq!(
+        OptionInfo::named("rmap").unwrap().published,
+        but_the_default
+    );
+    for info in OPTIONS {
+        assert!(
+            info.published
+                .iter()
+                .all(|value| info.values.contains(value))
+        );
+        assert!(!info.published.contains(&info.default));
+    }
+}
+
+/// As values, too, which nothing has parsed.
+#[cfg(not(feature = "published"))]
+#[test]
+fn what_is_not_built_in_is_refused_by_the_name_of_its_feature() {
+    let published = OPTIONS.iter().flat_map(|info| {
+        info.published
+            .iter()
+            .map(|value| format!("{}={value}", info.name))
+    });
+    let kernel = core::iter::once("as=linux-2.6.7".to_string());
+    let mut refused = 0;
+    for text in published.chain(kernel) {
+        let error = Design::parse(&text).unwrap_err();
+        assert!(
+            error.0.contains(&text) && error.0.contains("feature `published`"),
+            "{error}"
+        );
+        refused += 1;
+    }
+    assert!(refused > 10, "{refused}");
+    let design = Design {
+        file_io: FileIo::Pages,
+        ..Design::default()
+    };
+    assert!(
+        design
+            .check_built_in()
+            .unwrap_err()
+            .0
+            .contains("fileio=pages")
+    );
+    Design::default().check_built_in().unwrap();
+}
+
+#[cfg(feature = "published")]
 #[test]
 fn a_preset_gives_every_option_that_matters_to_it() {
     for (number, preset) in PRESETS.iter().enumerate() {
@@ -83,6 +139,7 @@ fn a_preset_gives_every_option_that_matters_to_it() {
     }
 }
 
+#[cfg(feature = "published")]
 #[test]
 fn options_after_a_preset_change_it_and_it_sets_all_others() {
     let kernel = Design::parse("as=linux-2.5.65-mm2").unwrap();
@@ -116,7 +173,8 @@ fn options_matter_with_values_that_exist() {
             continue;
         };
         let of = OptionInfo::named(of).expect("an option");
-        assert!(values.iter().all(|value| of.values.contains(value)));
+        let exists = |value| of.values.contains(value) || of.published.contains(value);
+        assert!(values.iter().all(exists));
     }
 }
 
@@ -126,12 +184,12 @@ fn variants_are_all_values_and_what_changes_them() {
     for name in Rmap::ALL.iter().map(|rmap| rmap.name()) {
         assert!(rmaps.contains(&format!("rmap={name}")), "{rmaps:?}");
     }
-    for also in [
+    for also in crate::testing::built_in([
         "rmap=chains,direct=off",
         "rmap=partial,direct=off",
         "rmap=family,hint=off",
         "rmap=family,kinstamp=off,hint=off",
-    ] {
+    ]) {
         assert!(rmaps.iter().any(|design| design == also), "{rmaps:?}");
     }
     assert!(

@@ -242,8 +242,8 @@ impl<P: Machine> PhysicalMemory<P> {
 
     /// Tries every zone the request allows, in its node's order.
     fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
-        if let Some(linked) = self.linked() {
-            return self.alloc_linked(linked, pin, request);
+        if let Some(lists) = self.other_lists() {
+            return lists.take(self, pin, request);
         }
         let node = request.node.unwrap_or(self.cpus.get(pin).node);
         let order = self.zones.fallback(node).iter();

@@ -34,7 +34,7 @@ impl<P: Machine> PhysicalMemory<P> {
             stats.free += zone.published.free.load(Ordering::Relaxed);
             stats.zeroed += zone.published.zeroed.load(Ordering::Relaxed);
         }
-        stats.cached += self.linked().map_or(0, |linked| linked.cached());
+        stats.cached += self.other_lists().map_or(0, |lists| lists.cached());
         for cpu in self.cpus.iter() {
             stats.cached += cpu.rings().map(|ring| u64::from(ring.len())).sum::<u64>();
             let zeroed = cpu.zones().map(|lists| lists.zeroed.as_deref());
@@ -83,8 +83,8 @@ impl<P: Machine> PhysicalMemory<P> {
             high: zone.info.high,
         };
         drop(lists);
-        match self.linked() {
-            Some(linked) => linked.zone_stats(number, stats, pin),
+        match self.other_lists() {
+            Some(lists) => lists.zone_stats(number, stats, pin),
             None => stats,
         }
     }
@@ -114,8 +114,8 @@ impl<P: Machine> PhysicalMemory<P> {
         for (number, zone) in self.zones.all.iter().enumerate() {
             self.audit_zone(number as u16, zone, &pin)?;
         }
-        if let Some(linked) = self.linked() {
-            self.audit_linked(linked, &pin)?;
+        if let Some(lists) = self.other_lists() {
+            lists.audit(self, &pin)?;
         }
         self.audit_reservations(&pin)?;
         drop(pin);

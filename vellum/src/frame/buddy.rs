@@ -212,6 +212,7 @@ impl FreeLists {
     }
 
     /// Takes a block that is free as one of `order`.
+    #[cfg(feature = "published")]
     pub(crate) fn take_exact(&mut self, table: &FrameTable, order: u32) -> Option<Pfn> {
         let pfn = self.plain.heads[order as usize];
         if pfn.is_none() {

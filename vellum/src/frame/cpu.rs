@@ -181,6 +181,7 @@ impl CpuFrames {
 
     /// Keeps no free frames from now on: there are none, and all that come are for
     /// others to keep.
+    #[cfg(feature = "published")]
     pub(crate) fn close(&mut self) {
         for lists in [&mut self.low, &mut self.high] {
             lists.frames.close();

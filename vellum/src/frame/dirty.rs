@@ -105,8 +105,8 @@ impl<P: Machine> PhysicalMemory<P> {
         }
         let groups = self.groups().filter(|groups| groups.are_in_use());
         let groups = dirty.zip(groups);
-        let linked = self.linked();
-        if groups.is_none() && linked.is_none() {
+        let lists = self.other_lists();
+        if groups.is_none() && lists.is_none() {
             return;
         }
         let (first, _) = self.view().span();
@@ -117,15 +117,15 @@ impl<P: Machine> PhysicalMemory<P> {
                     place => dirty.counts.add(pin, place, change),
                 }
             }
-            if let Some(linked) = linked {
-                linked.dirty.add(pin, self.frame(pfn).zone(), change);
+            if let Some(lists) = lists {
+                lists.note_dirty(pin, self.frame(pfn).zone(), change);
             }
         }
     }
 
     /// The dirty pages of all zones, if zones count them.
     pub(crate) fn dirty_pages_of_zones(&self) -> Option<u64> {
-        self.linked().map(|linked| linked.dirty.total())
+        self.other_lists().map(|lists| lists.dirty())
     }
 
     /// Nothing is charged to the group of a place any more, and nobody counts dirty pages of it.

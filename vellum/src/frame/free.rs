@@ -122,8 +122,8 @@ impl<P: Machine> PhysicalMemory<P> {
         let frame = self.frame(pfn);
         let zeroed = frame.has(Flags::ZEROED);
         let zone = self.zones.get(frame.set_cached());
-        if let Some(linked) = self.linked() {
-            return self.give_block_linked(linked, pin, pfn, order);
+        if let Some(lists) = self.other_lists() {
+            return lists.give_block(self, pin, pfn, order);
         }
         let mut lists = zone.lists.lock(pin);
         lists.give(&self.table, pfn, order, zeroed);
@@ -295,8 +295,8 @@ impl<P: Machine> PhysicalMemory<P> {
         }
         self.release_passed(pin);
         let cpu = self.cpus.get(pin);
-        if let Some(linked) = self.linked() {
-            return self.drain_linked(linked, pin, cpu);
+        if let Some(lists) = self.other_lists() {
+            return lists.drain(self, pin, cpu);
         }
         for ring in cpu.rings() {
             if ring.len() > 0 {

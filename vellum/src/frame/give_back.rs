@@ -39,8 +39,8 @@ impl<P: Machine> PhysicalMemory<P> {
     /// Returns whether it is still to be put there.
     #[cold]
     pub(super) fn make_room_for(&self, pin: &Pin<'_>, ring: &Ring, pfn: Pfn) -> bool {
-        if let Some(linked) = self.linked() {
-            self.free_linked(linked, pin, pfn);
+        if let Some(lists) = self.other_lists() {
+            lists.give(self, pin, pfn);
             return false;
         }
         self.make_room(pin, ring);
@@ -55,9 +55,9 @@ impl<P: Machine> PhysicalMemory<P> {
         ring: &Ring,
         (first, frames): (Pfn, u32),
     ) -> bool {
-        if let Some(linked) = self.linked() {
+        if let Some(lists) = self.other_lists() {
             for index in 0..frames {
-                self.free_linked(linked, pin, first.offset(index));
+                lists.give(self, pin, first.offset(index));
             }
             return false;
         }

@@ -14,7 +14,7 @@ use super::cpu::CpuFrames;
 use super::dirty::DirtyPages;
 use super::group::Groups;
 use super::inject::Injection;
-use super::keeper::Keeper;
+use super::keeper::{Keeper, KeepsFrames};
 use super::record::Frame;
 use super::report::SetupError;
 use super::request::FailAt;
@@ -25,8 +25,7 @@ use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
-use crate::platform::{CpuId, IoError, Machine, NodeId, WindowSlot, Zone};
-use crate::published::frame::Linked;
+use crate::platform::{CpuId, IoError, Machine, WindowSlot};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
@@ -52,9 +51,8 @@ pub struct PhysicalMemory<P: Machine> {
     pub(super) low_need: LowNeed,
     /// What is known of a freed page table.
     pub(super) freed_tables: FreedTables,
-    /// Free frames in linked lists, if the design has them; the other lists are then
-    /// empty.
-    pub(crate) linked: Option<Box<Linked>>,
+    /// Who keeps all free frames instead of the lists here, which are then empty.
+    pub(crate) other_lists: Option<Box<dyn KeepsFrames<P>>>,
     /// Runs set aside, if the design does that.
     pub(super) reservations: Option<Box<Reservations>>,
     /// Who else keeps free frames.
@@ -114,9 +112,9 @@ impl<P: Machine> ChainLinks for PhysicalMemory<P> {
 impl<P: Machine> PhysicalMemory<P> {
     /// The lists of published kernels, where they are in use.
     #[inline]
-    pub(crate) fn linked(&self) -> Option<&Linked> {
+    pub(super) fn other_lists(&self) -> Option<&dyn KeepsFrames<P>> {
         match P::PARTS.published {
-            true => self.linked.as_deref(),
+            true => self.other_lists.as_deref(),
             false => None,
         }
     }
@@ -158,7 +156,7 @@ impl<P: Machine> PhysicalMemory<P> {
             table_zone: TableZone::Low,
             low_need: LowNeed::default(),
             freed_tables: FreedTables::Plain,
-            linked: None,
+            other_lists: None,
             reservations: None,
             keeper: None,
             woken: None,
@@ -274,8 +272,9 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// The node that a frame lies in.
+    #[cfg(feature = "published")]
     #[inline]
-    pub(crate) fn node_of(&self, pfn: Pfn) -> NodeId {
+    pub(crate) fn node_of(&self, pfn: Pfn) -> crate::platform::NodeId {
         self.zones.get(self.frame(pfn).zone() as u16).info.node
     }
 
@@ -293,6 +292,7 @@ impl<P: Machine> PhysicalMemory<P> {
 
     /// Makes `keeper` give up its frames when memory is short, and when a CPU
     /// gives back its lists.
+    #[cfg(feature = "published")]
     pub(crate) fn set_keeper(&mut self, keeper: Arc<dyn Keeper<P>>) {
         self.keeper = Some(keeper);
     }
@@ -310,10 +310,11 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// Whether no zone of low memory has more than its low watermark.
+    #[cfg(feature = "published")]
     pub(crate) fn lacks_low(&self) -> bool {
         let mut low = self.zones.all.iter();
         low.all(|zone| {
-            zone.info.zone != Zone::Low
+            zone.info.zone != crate::platform::Zone::Low
                 || zone.published.free.load(Ordering::Relaxed) <= zone.info.low
         })
     }

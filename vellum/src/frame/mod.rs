@@ -169,6 +169,8 @@ mod tests;
 pub use charge::NoPage;
 pub(crate) use group::Groups;
 pub use keeper::Keeper;
+#[cfg(feature = "published")]
+pub(crate) use keeper::KeepsFrames;
 pub use memory::PhysicalMemory;
 pub use owned::{OwnedBlock, OwnedFrames};
 pub use record::{Counts, Flags, Frame, Kind, MAX_MAPPINGS, MAX_PINS, MappingsCounted};
@@ -176,6 +178,7 @@ pub use report::{AuditError, AuditPlace, FrameCensus, FrameStats, SetupError, Zo
 pub use request::{FailAt, OutOfMemory, Request};
 pub use reservation::ReservationStats;
 pub(crate) use reservation::{MOST_ORDER as MOST_RESERVED, Owner};
+#[cfg(any(test, feature = "published"))]
 pub(crate) use ring::Ring;
 pub use short::Relief;
 pub use site::Site;

@@ -124,6 +124,7 @@ impl Ring {
     }
 
     /// Keeps no frame from now on. The list is empty.
+    #[cfg(feature = "published")]
     pub(super) fn close(&mut self) {
         self.high = 0;
     }
@@ -167,6 +168,7 @@ impl Ring {
     }
 
     /// Adds frames, the youngest last. There is room.
+    #[cfg(feature = "published")]
     #[inline]
     pub(crate) fn extend(&self, frames: impl Iterator<Item = Pfn>) {
         let push = |run: FrameRun| {
@@ -306,6 +308,7 @@ impl BlockStack {
     }
 
     /// Keeps no block from now on. There is none.
+    #[cfg(feature = "published")]
     pub(super) fn close(&mut self) {
         self.most = 0;
     }

@@ -10,6 +10,7 @@ use crate::testing::{Rng, TestMachine, range, run_on};
 
 mod cpus;
 mod limbo;
+#[cfg(feature = "published")]
 mod linked;
 mod owned;
 mod reserved;

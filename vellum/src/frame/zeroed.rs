@@ -14,7 +14,7 @@ use super::record::Flags;
 use super::request::Request;
 use super::ring::Ring;
 use crate::addr::Pfn;
-use crate::platform::{CpuId, Machine};
+use crate::platform::Machine;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Chain;
@@ -38,7 +38,7 @@ impl<P: Machine> PhysicalMemory<P> {
     pub(crate) fn set_freed_tables(&mut self, freed: FreedTables) {
         let freed = match freed {
             // Linked lists are not sorted by what is zero.
-            FreedTables::KeptApart if self.linked().is_some() => FreedTables::Noted,
+            FreedTables::KeptApart if self.other_lists().is_some() => FreedTables::Noted,
             freed => freed,
         };
         self.freed_tables = freed;
@@ -156,7 +156,8 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// The zone that a CPU's low frames come from, by number.
-    pub(crate) fn home_zone_of(&self, cpu: CpuId) -> usize {
+    #[cfg(feature = "published")]
+    pub(crate) fn home_zone_of(&self, cpu: crate::platform::CpuId) -> usize {
         usize::from(self.cpus.of(cpu).low.zone)
     }
 

@@ -67,6 +67,7 @@ impl ZoneFrames {
     }
 
     /// Publishes the number of free frames of a zone whose lists are elsewhere.
+    #[cfg(feature = "published")]
     #[inline]
     pub(crate) fn publish_free(&self, free: u64) {
         self.published.free.store(free, Ordering::Relaxed);

@@ -77,12 +77,14 @@ impl PageLinks {
     }
 
     /// Whether the frame is on no list and about to be put on none.
+    #[cfg(feature = "published")]
     #[inline]
     pub(crate) fn is_out(&self) -> bool {
         self.previous() == OUT
     }
 
     /// Whether the frame is about to be put on a list.
+    #[cfg(feature = "published")]
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.previous() == WAITING
@@ -90,6 +92,7 @@ impl PageLinks {
 
     /// Makes a frame that is on no list one that waits for list 0; false if it is on one or
     /// waits already. Needs no lock.
+    #[cfg(feature = "published")]
     pub(crate) fn begin_waiting(&self) -> bool {
         let entered =
             self.previous
@@ -98,6 +101,7 @@ impl PageLinks {
     }
 
     /// Which list a frame that waits is to be put on: 0 or 1.
+    #[cfg(feature = "published")]
     pub(crate) fn wait_for(&self, list: usize) {
         self.next
             .store(END | (list as u32) << 31, Ordering::Relaxed);
@@ -131,6 +135,7 @@ impl PageList {
 }
 
 /// Makes a frame, which is on no list, the youngest of one.
+#[cfg(feature = "published")]
 pub(crate) fn link<T: Linked>(records: &[T], lists: &mut [PageList], frame: u32, to: usize) {
     join(records, &mut lists[to], frame, to);
 }
@@ -150,6 +155,7 @@ pub(crate) fn join<T: Linked>(records: &[T], list: &mut PageList, frame: u32, nu
 }
 
 /// Takes a frame off its list, if it is on one. It does not wait for one, either.
+#[cfg(feature = "published")]
 pub(crate) fn unlink<T: Linked>(records: &[T], lists: &mut [PageList], frame: u32) {
     let list = records[frame as usize].links().list();
     leave(records, &mut lists[list], frame);

@@ -79,7 +79,7 @@ impl<'a> AgedPage<'a> {
 }
 
 /// Told of every page that aging may look at. An embedder that reclaims memory keeps its
-/// lists here; [`TwoLists`](super::TwoLists) are some.
+/// lists here; those of `fileio=pages` are some.
 pub trait Aging: Send + Sync {
     /// A page is mapped or cached from now on. It is not locked. Threads that have found
     /// it already may have used it, and dropped it, before.

@@ -116,12 +116,12 @@ mod swapped;
 #[cfg(test)]
 mod tests;
 
-pub use crate::published::object::{ListLengths, TwoLists};
 pub use cache::{CacheError, CachedPage, Objects};
 pub use errors::Told;
 pub(crate) use errors::WriteErrors;
 pub use lru::{AgedPage, Aging, Inserted};
 pub use mount::{MountId, MountStats};
+#[cfg(any(test, feature = "published"))]
 pub(crate) use page_lock::PageLocks;
 pub(crate) use radix::SLOTS_END;
 pub use radix::{INDEX_END, Radix, RadixNode};

@@ -21,7 +21,7 @@ pub struct Parts {
 impl Parts {
     /// Everything.
     pub const ALL: Parts = Parts {
-        published: true,
+        published: cfg!(feature = "published"),
         superpages: true,
         reclaim: true,
         swap: true,
@@ -36,7 +36,8 @@ impl Parts {
     };
 
     /// And lists of frames, and of pages of files, as published kernels kept them:
-    /// `framelists=linked`, `fileio=pages`.
+    /// `framelists=linked`, `fileio=pages`. In `ALL` only with the feature `published`.
+    #[cfg(feature = "published")]
     #[must_use]
     pub const fn with_published(self) -> Parts {
         Parts {

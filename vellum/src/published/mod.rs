@@ -9,10 +9,12 @@
 //! | `frame` | free frames in linked lists (`framelists=linked`) |
 //! | [`table`] | sources of page tables that keep some (`ptepage=quicklist`, `warm`, `depot`) |
 //! | [`object`] | pages of files one at a time, and in two lists by age (`fileio=pages`; `space/files/pages.rs` writes and reads them so) |
-//! //! | [`presets`] | whole kernels by one word (`as=`) |
+//! | `sync` | locks that only these take |
+//! | [`presets`] | whole kernels by one word (`as=`) |
 
 pub(crate) mod frame;
 pub mod object;
 pub mod presets;
 pub mod rmap;
+mod sync;
 pub mod table;

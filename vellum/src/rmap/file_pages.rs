@@ -50,12 +50,14 @@ impl FilePages {
     }
 
     /// Counts entries made by fork.
+    #[cfg(feature = "published")]
     #[inline]
     pub fn duplicate<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
         self.cpus.get(env.pin).duplicates.add(u64::from(run.count));
     }
 
     /// Counts entries cleared.
+    #[cfg(feature = "published")]
     #[inline]
     pub fn remove<P: Platform>(&self, env: &Env<'_, P>, run: &Run) {
         self.cpus.get(env.pin).removes.add(u64::from(run.count));

@@ -39,7 +39,8 @@ mod slot;
 mod topology;
 mod types;
 
-pub use crate::published::rmap::{AnonVma, AnonVmaChain, Anonmm, Anonmm2003, Chains, Partial, Pv};
+#[cfg(feature = "published")]
+pub use crate::published::rmap::*;
 pub use family::Family;
 pub use slot::Slot;
 pub use topology::{ClearsEntries, Topology};

@@ -51,6 +51,7 @@ impl<'a, F: Format> Slot<'a, F> {
     }
 
     /// [`Slot::open`], waiting for tables, as [`Slot::wait`] does.
+    #[cfg(feature = "published")]
     pub(crate) fn open_waiting<P: Platform>(
         env: &Env<'a, P>,
         pte: PteRef,

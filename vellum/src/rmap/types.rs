@@ -97,6 +97,7 @@ impl<S, T> Place<'_, S, T> {
     /// Linear index of `page`: the page of the object that the region shows
     /// there; in a region without object, the page that the memory was first
     /// mapped at. It survives fork, split, merge and mremap.
+    #[cfg(feature = "published")]
     #[inline]
     pub(crate) fn linear(&self, page: Vpn) -> u64 {
         page.0.wrapping_add(self.linear_offset)

@@ -8,12 +8,12 @@ use std::vec::Vec;
 use super::*;
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::frame::Kind;
-use crate::rmap::Partial;
 use crate::table::X86_64;
+use crate::testing::ByRegions;
 use crate::testing::{TestMachine, run_on};
 use crate::{Design, ObjectId};
 
-type TestVm = Vm<TestMachine, X86_64, Partial>;
+type TestVm = Vm<TestMachine, X86_64, ByRegions>;
 
 const RW: Prot = Prot::READ_WRITE;
 

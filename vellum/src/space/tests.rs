@@ -28,10 +28,12 @@ mod many_superpages;
 mod pinned;
 mod pins;
 mod places;
+#[cfg(feature = "published")]
 mod pmap_lock;
 mod reclaim;
 mod requests;
 mod reservations;
+#[cfg(feature = "published")]
 mod room;
 mod rooms;
 mod roots;
@@ -59,13 +61,13 @@ use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use crate::frame::{Flags, Kind};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Zone;
-use crate::rmap::{Chains, Partial};
 use crate::sync::Pin;
 use crate::table::{Format, X86_64};
+use crate::testing::{ByEntries, ByRegions};
 use crate::testing::{Rng, TestMachine, range, run_on, take_steps};
 use crate::{Design, ObjectId};
 
-type TestVm<R = Partial> = Vm<TestMachine, X86_64, R>;
+type TestVm<R = ByRegions> = Vm<TestMachine, X86_64, R>;
 
 const RW: Prot = Prot::READ_WRITE;
 
@@ -133,11 +135,13 @@ fn regions(vm: &TestVm, space: SpaceId) -> Vec<(u64, u64)> {
 #[test]
 fn a_design_that_names_another_reverse_mapping_or_format_than_the_types_is_refused() {
     for (named, option) in [
+        #[cfg(feature = "published")]
         ("rmap=partial", "rmap=chains"),
         ("format=x86-pae", "format=x86-64"),
+        ("format=sv39", "format=x86-64"),
     ] {
         let machine = TestMachine::simple(2, 2048);
-        let refused = TestVm::<Chains>::new(machine, Design::parse(named).unwrap());
+        let refused = TestVm::<ByEntries>::new(machine, Design::parse(named).unwrap());
         let message = refused.err().map(|error| error.0).unwrap_or_default();
         assert!(message.contains(option), "{named}: {message}");
     }
@@ -148,9 +152,12 @@ fn the_types_decide_what_the_design_says() {
     run_on(0);
     let given = Design::parse("rmap=family,format=x86-64,faultaround=4").unwrap();
     let machine = TestMachine::simple(2, 2048);
-    let vm: Vm<_, crate::table::Aarch64_4K, Chains> = Vm::new(machine, given).unwrap();
-    let says = Design::parse("rmap=chains,format=aarch64-4k,faultaround=4");
-    assert_eq!(vm.design(), &says.unwrap());
+    let vm: Vm<_, crate::table::Aarch64_4K, ByEntries> = Vm::new(machine, given).unwrap();
+    let says = std::format!(
+        "rmap={},format=aarch64-4k,faultaround=4",
+        <ByEntries as crate::rmap::ReverseMap>::NAME
+    );
+    assert_eq!(vm.design(), &Design::parse(&says).unwrap());
 }
 
 /// The highest place for `pages` pages, by trying every border.
@@ -193,7 +200,7 @@ fn the_highest_gap_is_found_among_random_regions() {
 fn a_gap_among_100_000_regions_is_found_in_logarithmic_steps() {
     const REGIONS: u64 = 100_000;
     // So large that a space may have as many.
-    let vm = vm_with::<Partial>("", 128_000);
+    let vm = vm_with::<ByRegions>("", 128_000);
     let space = vm.begin_space().unwrap();
     // One page each, two apart; every thousandth gap is one wider than before.
     let mut at = 16;
@@ -541,7 +548,7 @@ fn free_advice_takes_the_marks_of_pages_the_space_has_to_itself() {
 fn a_machine_that_does_not_fit_is_refused_with_the_reason() {
     run_on(0);
     let high = TestMachine::new(&[0], &[range(0, 64, 0, Zone::High)]);
-    let refused = TestVm::<Partial>::new(high, Design::default());
+    let refused = TestVm::<ByRegions>::new(high, Design::default());
     let error = refused.err().map(|error| error.0);
     assert!(error.is_some_and(|text| text.contains("low memory")));
 }

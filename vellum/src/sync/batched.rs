@@ -28,6 +28,7 @@ impl BatchedCounts {
     }
 
     /// How many there are.
+    #[cfg(feature = "published")]
     pub(crate) fn len(&self) -> usize {
         self.told.len()
     }

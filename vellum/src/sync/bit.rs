@@ -155,6 +155,7 @@ pub(crate) fn set_beside(word: &AtomicU32, bits: u32) {
 impl BitGuard<'_, AtomicU64> {
     /// Unlocks and sets the rest of the word with one store. Every other
     /// writer of the word must hold the lock.
+    #[cfg(any(test, feature = "published"))]
     #[inline]
     pub(crate) fn unlock_with(self, value: u64) {
         let value = value & !(1 << self.bit);

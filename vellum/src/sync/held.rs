@@ -51,8 +51,9 @@ impl<'a> Held<'a> {
     }
 
     /// A lock without a guard is taken; [`Held::end_at`] follows.
+    #[cfg(feature = "published")]
     #[inline]
-    pub(super) fn begin(pin: &Pin<'_>) {
+    pub(crate) fn begin(pin: &Pin<'_>) {
         #[cfg(debug_assertions)]
         pin.held().set(pin.held().count() + 1);
         #[cfg(not(debug_assertions))]
@@ -60,8 +61,9 @@ impl<'a> Held<'a> {
     }
 
     /// A lock without a guard is released.
+    #[cfg(feature = "published")]
     #[inline]
-    pub(super) fn end_at(pin: &Pin<'_>) {
+    pub(crate) fn end_at(pin: &Pin<'_>) {
         #[cfg(debug_assertions)]
         pin.held().set(pin.held().count() - 1);
         #[cfg(not(debug_assertions))]

@@ -79,14 +79,17 @@ impl List {
     }
 
     /// The last member, or [`NONE`].
+    #[cfg(feature = "published")]
     pub fn last(&self) -> u32 {
         self.last
     }
 
+    #[cfg(feature = "published")]
     pub fn is_empty(&self) -> bool {
         self.first == NONE
     }
 
+    #[cfg(feature = "published")]
     pub fn push_front(&mut self, links: &(impl Links + ?Sized), name: u32) {
         self.insert_after(links, NONE, name);
     }
@@ -129,6 +132,7 @@ impl List {
     }
 
     /// Makes a member the last.
+    #[cfg(feature = "published")]
     pub fn move_back(&mut self, links: &(impl Links + ?Sized), name: u32) {
         if self.last != name {
             self.remove(links, name);
@@ -137,6 +141,7 @@ impl List {
     }
 
     /// Makes a member the first.
+    #[cfg(feature = "published")]
     pub fn move_front(&mut self, links: &(impl Links + ?Sized), name: u32) {
         if self.first != name {
             self.remove(links, name);
@@ -145,6 +150,7 @@ impl List {
     }
 
     /// Moves the members before `name`, which is one, behind the last.
+    #[cfg(feature = "published")]
     pub fn rotate_to(&mut self, links: &(impl Links + ?Sized), name: u32) {
         let end = links.link(name).previous();
         if end == NONE {

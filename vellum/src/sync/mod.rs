@@ -15,7 +15,6 @@ pub mod atomic;
 mod batched;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 mod bit;
-mod byte;
 pub mod bytes;
 mod counter;
 mod crew;
@@ -53,12 +52,10 @@ pub(crate) use batched::BatchedCounts;
 #[cfg(not(vellum_loom))]
 pub(crate) use bit::set_beside;
 pub use bit::{BitGuard, BitLock};
-pub(crate) use byte::{Bucket, ByteLock, RawLock, Waited};
 pub use counter::Counter;
 pub(crate) use crew::Crew;
 pub(crate) use cuts::CutCount;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
-#[cfg(not(vellum_loom))]
 pub(crate) use held::Held;
 pub(crate) use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
 pub(crate) use nested::NestedLock;

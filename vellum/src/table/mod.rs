@@ -35,7 +35,6 @@ mod x86_pae;
 #[cfg(test)]
 mod tests;
 
-pub use crate::published::table::{Quicklist, Warm};
 pub use aarch64::{Aarch64, Aarch64_4K, Aarch64_16K, Aarch64_64K, MAIR};
 pub use cursor::Cursor;
 pub use format::{Entry, Format, Marks, Swapped};

@@ -152,6 +152,7 @@ pub fn source_of<P: Machine>(
         UserTables::High => TableZone::High,
         UserTables::Auto => TableZone::LowWhileFree,
     });
+    #[cfg(feature = "published")]
     if let Some(source) = crate::published::table::source_of(design, memory) {
         memory.set_keeper(Arc::clone(&source) as Arc<dyn Keeper<P>>);
         return source;

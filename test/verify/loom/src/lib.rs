@@ -28,6 +28,10 @@ pub mod sync;
 #[allow(dead_code, reason = "the models use a part of it")]
 mod bundle;
 #[cfg(test)]
+#[path = "../../../../vellum/src/published/sync/byte.rs"]
+#[allow(dead_code, reason = "the models use a part of it")]
+mod byte;
+#[cfg(test)]
 #[path = "../../../../vellum/src/slab/cache.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod cache;

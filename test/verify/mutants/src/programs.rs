@@ -50,6 +50,10 @@ pub fn build(place: &Place, packages: &[String]) -> Result<Vec<Program>, String>
         arguments.extend(["--test", "core"]);
     }
     arguments.extend(wanted.iter().flat_map(|(package, ..)| ["-p", package]));
+    if wanted.iter().any(|(package, ..)| *package == "vellum") {
+        // As the tests of the whole workspace have it.
+        arguments.extend(["--features", "vellum/published"]);
+    }
     eprintln!("building the test programs with {}", place.tree.display());
     let messages = cargo(place, &arguments)?;
     wanted
@@ -63,7 +67,11 @@ pub fn build(place: &Place, packages: &[String]) -> Result<Vec<Program>, String>
 /// # Errors
 /// What cargo said.
 pub fn check(place: &Place) -> Result<(), String> {
-    cargo(place, &["check", "-p", "vellum"]).map(|_| ())
+    cargo(
+        place,
+        &["check", "-p", "vellum", "--features", "vellum/published"],
+    )
+    .map(|_| ())
 }
 
 /// Runs cargo in the copy, and returns its messages.

@@ -179,6 +179,7 @@ impl Frame {
     /// The owner, for a caller that took away the last mapping. Before another
     /// mapping went, a visit may have renamed the frame under the lock of that
     /// entry's table.
+    #[cfg(feature = "published")]
     #[inline]
     pub(crate) fn owner_after_last_mapping(&self) -> u32 {
         fence(Ordering::Acquire);

@@ -18,7 +18,7 @@ fn zone_error(zone: usize, what: &'static str) -> AuditError {
 
 impl<P: Machine> PhysicalMemory<P> {
     /// Walks every list and marks the frames found, as the audit of the other lists does.
-    pub(crate) fn audit_linked(&self, linked: &Linked, pin: &Pin<'_>) -> Result<(), AuditError> {
+    pub(super) fn audit_linked(&self, linked: &Linked, pin: &Pin<'_>) -> Result<(), AuditError> {
         for (number, zone) in linked.zones.iter().enumerate() {
             let lists = zone.lists.lock(pin);
             let mut free = 0;

@@ -14,7 +14,7 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 /// Free blocks of one zone, under the zone's lock. Aligned as
 /// [`FreeLists`](crate::frame::buddy::FreeLists) are, for the same reason.
 #[repr(align(128))]
-pub(crate) struct TypedLists {
+pub(super) struct TypedLists {
     zone: u16,
     check: BuddyCheck,
     lists: [[FrameList; 2]; ORDERS],
@@ -33,12 +33,12 @@ impl TypedLists {
 
     /// Free frames.
     #[inline]
-    pub(crate) fn free(&self) -> u64 {
+    pub(super) fn free(&self) -> u64 {
         self.free
     }
 
     /// Free blocks of each order.
-    pub(crate) fn blocks(&self) -> [u32; ORDERS] {
+    pub(super) fn blocks(&self) -> [u32; ORDERS] {
         let mut sums = [0; ORDERS];
         for (sum, kinds) in sums.iter_mut().zip(&self.lists) {
             *sum = kinds.iter().map(FrameList::len).sum();

@@ -15,7 +15,7 @@ const LIMIT: u64 = 5;
 const BATCH: u32 = 32;
 
 /// The dirty pages of all zones.
-pub(crate) struct ZonesDirty {
+pub(super) struct ZonesDirty {
     zones: BatchedCounts,
 }
 
@@ -27,7 +27,7 @@ impl ZonesDirty {
     }
 
     /// Adds `change` pages to a zone.
-    pub(crate) fn add(&self, pin: &Pin<'_>, zone: usize, change: i32) {
+    pub(super) fn add(&self, pin: &Pin<'_>, zone: usize, change: i32) {
         self.zones.add(pin, zone, change);
     }
 
@@ -37,7 +37,7 @@ impl ZonesDirty {
     }
 
     /// The dirty pages of all zones.
-    pub(crate) fn total(&self) -> u64 {
+    pub(super) fn total(&self) -> u64 {
         let zones = 0..self.zones.len();
         (zones.map(|zone| self.zones.sum(zone))).fold(0, u64::wrapping_add)
     }

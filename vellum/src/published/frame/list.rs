@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 /// that blocks of pages that could be moved stay free of others (Linux's migrate types,
 /// without those that nothing here would be).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mobility {
+pub(super) enum Mobility {
     /// Page tables and the manager's own nodes.
     Unmovable = 0,
     /// Pages of programs and files.

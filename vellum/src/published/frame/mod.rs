@@ -25,7 +25,7 @@ use crate::design::{Design, FrameLists, MarkChecks};
 use crate::frame::PhysicalMemory;
 use crate::frame::cpu::CpuFrames;
 use crate::frame::zones::ZoneFrames;
-use crate::frame::{MAX_ORDER, Request, Site, ZoneStats};
+use crate::frame::{AuditError, KeepsFrames, MAX_ORDER, Request, Site, ZoneStats};
 use crate::platform::{Machine, NodeId, Zone};
 use crate::sync::{CachePadded, PerCpu, Pin, SpinGuard, SpinLock};
 use blocks::BlockKinds;
@@ -59,12 +59,12 @@ struct LinkedZone {
 }
 
 /// Free frames of all zones and CPUs.
-pub(crate) struct Linked {
+struct Linked {
     marks: MarkChecks,
     zones: Box<[LinkedZone]>,
     cpus: PerCpu<Box<[CpuLists]>>,
     full: FullZones,
-    pub(crate) dirty: ZonesDirty,
+    dirty: ZonesDirty,
 }
 
 /// How one pass over the zones is made.
@@ -92,13 +92,13 @@ fn mobility_of(site: Site) -> Mobility {
 
 impl Linked {
     /// Frames that CPUs keep of all zones.
-    pub(crate) fn cached(&self) -> u64 {
+    fn cached(&self) -> u64 {
         let lists = self.cpus.iter().flatten();
         lists.map(|lists| u64::from(lists.len())).sum()
     }
 
     /// What there is of one zone.
-    pub(crate) fn zone_stats(&self, zone: usize, stats: ZoneStats, pin: &Pin<'_>) -> ZoneStats {
+    fn zone_stats(&self, zone: usize, stats: ZoneStats, pin: &Pin<'_>) -> ZoneStats {
         let lists = self.zones[zone].lists.lock(pin);
         ZoneStats {
             free: lists.free(),
@@ -109,13 +109,56 @@ impl Linked {
     }
 }
 
+impl<P: Machine> KeepsFrames<P> for Linked {
+    fn take(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
+        memory.alloc_linked(self, pin, request)
+    }
+
+    fn give(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, frame: Pfn) {
+        memory.free_linked(self, pin, frame);
+    }
+
+    fn give_block(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, first: Pfn, order: u32) {
+        memory.give_block_linked(self, pin, first, order);
+    }
+
+    fn drain(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, cpu: &CpuFrames) {
+        memory.drain_linked(self, pin, cpu);
+    }
+
+    fn note_dirty(&self, pin: &Pin<'_>, zone: usize, change: i32) {
+        self.dirty.add(pin, zone, change);
+    }
+
+    fn dirty(&self) -> u64 {
+        self.dirty.total()
+    }
+
+    fn cached(&self) -> u64 {
+        self.cached()
+    }
+
+    fn zone_stats(&self, zone: usize, stats: ZoneStats, pin: &Pin<'_>) -> ZoneStats {
+        self.zone_stats(zone, stats, pin)
+    }
+
+    fn audit(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>) -> Result<(), AuditError> {
+        memory.audit_linked(self, pin)
+    }
+}
+
 impl<P: Machine> PhysicalMemory<P> {
     /// Keeps free frames as the design says from now on, before any is in use but those
     /// that were reserved.
     pub(crate) fn keep_lists_of(&mut self, design: &Design) {
-        if design.frame_lists == FrameLists::Runs {
-            return;
+        if design.frame_lists == FrameLists::Linked {
+            self.other_lists = Some(Box::new(self.lists_of(design)));
+            self.counts_dirty = true;
         }
+    }
+
+    /// Linked lists with all free frames, which leave the other lists, and those closed.
+    fn lists_of(&mut self, design: &Design) -> Linked {
         let map = self.platform.memory_map();
         let (first, last) = (map[0].start, &map[map.len() - 1]);
         let end = last.start.offset(last.frames);
@@ -139,24 +182,17 @@ impl<P: Machine> PhysicalMemory<P> {
             cpu.close();
         }
         let cpu_lists = || zones.iter().map(|_| CpuLists::default()).collect();
-        let linked = Linked {
+        Linked {
             marks: design.mark_checks,
             cpus: PerCpu::new(self.platform.cpus(), |_| cpu_lists()),
             full: FullZones::new(design.zone_cache, self.platform.nodes()),
             dirty: ZonesDirty::new(zones.len(), self.platform.cpus()),
             zones,
-        };
-        self.linked = Some(Box::new(linked));
-        self.counts_dirty = true;
+        }
     }
 
     /// A block for a request, of the zones that it may have, in its node's order.
-    pub(crate) fn alloc_linked(
-        &self,
-        linked: &Linked,
-        pin: &Pin<'_>,
-        request: &Request,
-    ) -> Option<Pfn> {
+    fn alloc_linked(&self, linked: &Linked, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
         let node = request.node.unwrap_or(self.cpus.get(pin).node);
         let first = Pass {
             node,
@@ -299,7 +335,7 @@ impl<P: Machine> PhysicalMemory<P> {
 
     /// Keeps a free single frame, which is marked as cached, on the CPU's list of its zone
     /// and its block's kind.
-    pub(crate) fn free_linked(&self, linked: &Linked, pin: &Pin<'_>, pfn: Pfn) {
+    fn free_linked(&self, linked: &Linked, pin: &Pin<'_>, pfn: Pfn) {
         let frame = self.frame(pfn);
         let number = frame.zone();
         let zone = &linked.zones[number];
@@ -333,7 +369,7 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// Gives a block that is marked as cached back to its zone.
-    pub(crate) fn give_block_linked(&self, linked: &Linked, pin: &Pin<'_>, pfn: Pfn, order: u32) {
+    fn give_block_linked(&self, linked: &Linked, pin: &Pin<'_>, pfn: Pfn, order: u32) {
         let number = self.frame(pfn).zone();
         let zone = &linked.zones[number];
         let kind = zone.kinds.get(pfn);
@@ -343,7 +379,7 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// Gives all of a CPU's lists back.
-    pub(crate) fn drain_linked(&self, linked: &Linked, pin: &Pin<'_>, cpu: &CpuFrames) {
+    fn drain_linked(&self, linked: &Linked, pin: &Pin<'_>, cpu: &CpuFrames) {
         for number in 0..linked.zones.len() {
             let kept = linked.cpus.get(pin)[number].len();
             if kept > 0 {

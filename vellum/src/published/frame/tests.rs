@@ -73,12 +73,12 @@ fn a_machine_of_one_node_has_marks_only_if_they_are_eager() {
         ];
         let mut memory = PhysicalMemory::new(TestMachine::new(&[0], &map)).unwrap();
         let design = std::format!("framelists=linked,zonecache={design}");
-        memory.keep_lists_of(&Design::parse(&design).unwrap());
+        let linked = memory.lists_of(&Design::parse(&design).unwrap());
         let pin = memory.pin();
         for _ in 0..1000 {
-            memory.alloc(&pin, Request::page(Site::CachePage)).unwrap();
+            let page = Request::page(Site::CachePage);
+            memory.alloc_linked(&linked, &pin, &page).unwrap();
         }
-        let linked = memory.linked.as_ref().unwrap();
         assert_eq!(!linked.full.is_worth(NodeId(0), 0), is_marked, "{design}");
     }
 }

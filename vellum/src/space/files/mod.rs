@@ -22,6 +22,7 @@ pub(super) mod buffers;
 pub(super) mod create;
 pub(super) mod hold;
 pub(super) mod open;
+#[cfg(feature = "published")]
 pub(super) mod pages;
 pub(super) mod parts;
 pub(super) mod pin;

@@ -86,6 +86,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         while rest.left > 0 && offset < Self::MAX_SIZE {
             let read = self.with_room(|| {
+                #[cfg(feature = "published")]
                 if self.goes_by_page() {
                     return self.read_by_page((object, id.handle), ahead, rest, each);
                 }

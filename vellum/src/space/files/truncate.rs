@@ -217,14 +217,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.unmap_page(pin, page, false);
             }
         }
+        #[cfg(feature = "published")]
         if self.goes_by_page() {
             self.drop_one_by_one(pin, object, locked);
-        } else {
-            self.objects
-                .detach_run(&self.memory, pin, object, first..done, locked);
-            self.note_removed_all(pin, locked);
-            self.objects.let_go_run(&self.memory, pin, locked);
+            return done;
         }
+        self.objects
+            .detach_run(&self.memory, pin, object, first..done, locked);
+        self.note_removed_all(pin, locked);
+        self.objects.let_go_run(&self.memory, pin, locked);
         done
     }
 

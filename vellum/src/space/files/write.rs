@@ -152,6 +152,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         rest: &Rest,
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<Written, FileError> {
+        #[cfg(feature = "published")]
         if self.goes_by_page() {
             *pinned = None;
             return self.write_one(object, handle, rest, give);

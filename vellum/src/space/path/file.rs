@@ -31,6 +31,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (page, payer) = ((view.object, index), fault.space.group());
         let page = self.objects.page(&self.memory, fault.pin, page, payer)?;
         Ok(match page {
+            #[cfg(feature = "published")]
             CachedPage::Ready(frame) if self.goes_by_page() => self.lock_and_unlock(fault, frame),
             CachedPage::Ready(frame) => Ok(frame),
             CachedPage::Made(frame) => {
@@ -52,6 +53,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// What a fault of Linux 3.15 did to the lock of a page that it found, before it
     /// mapped the page; for a store to a page of a file once more (`page_mkwrite`).
+    #[cfg(feature = "published")]
     #[cold]
     fn lock_and_unlock(&self, fault: &Fault<'_, P, F, R>, frame: Pfn) -> Result<Pfn, FaultStep> {
         let object = self.objects.get(fault.view().object);
@@ -386,6 +388,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether files are read and written page by page.
     #[inline]
     pub(in crate::space) fn goes_by_page(&self) -> bool {
-        self.design.file_io == FileIo::Pages
+        P::PARTS.published && self.design.file_io == FileIo::Pages
     }
 }

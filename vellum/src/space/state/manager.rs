@@ -13,9 +13,9 @@ use super::region::Region;
 use super::spaces::{Live, Loaded, SpaceId, SpaceRecord};
 use super::tract::Tracts;
 use crate::addr::Pfn;
-use crate::design::{Design, FileIo, HugePages, PageLocking, Superpages};
+use crate::design::{Design, HugePages, Superpages};
 use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory};
-use crate::object::{Aging, Objects, PageLocks, TwoLists};
+use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::reclaim::Reclaim;
 use crate::rmap::{Env, ReverseMap, VisitReport};
@@ -133,6 +133,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 F::FRAME_SIZE
             )));
         }
+        design
+            .check_built_in()
+            .map_err(|error| CreateError(error.0))?;
         let design = fitting_types::<F, R>(design)?;
         if let Some(option) = design.without_its_part(P::PARTS) {
             return Err(CreateError(format!(
@@ -150,13 +153,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let zero_page = memory
             .reserve_zeroed()
             .ok_or_else(|| CreateError("no low memory for the shared zero page".into()))?;
-        let mut objects = Objects::new(&arenas, design.region_index);
+        let objects = Objects::new(&arenas, design.region_index);
         let mut aging: Option<Box<dyn Aging>> = None;
-        if P::PARTS.published && design.file_io == FileIo::Pages {
-            if design.page_locking == PageLocking::Hashed {
-                objects.locks = PageLocks::hashed(memory.frame_count());
-            }
-            aging = Some(Box::new(TwoLists::new(memory.view(), design.flag_updates)));
+        #[cfg(feature = "published")]
+        let mut objects = objects;
+        #[cfg(feature = "published")]
+        if P::PARTS.published {
+            aging = objects.keep_pages_of(&design, memory.view());
         }
         let mut reclaim = None;
         if P::PARTS.reclaim && design.reclaim {
@@ -174,6 +177,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory.tell_of_shortage();
             memory.keep_dirty_pages();
         }
+        #[cfg(feature = "published")]
         if P::PARTS.published {
             memory.keep_lists_of(&design);
         }
@@ -249,7 +253,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Tells `aging` of every page that enters or leaves memory, or is used by a call, from
     /// now on. With `fileio=pages` there are lists from the beginning
-    /// ([`TwoLists`]), which it replaces. It replaces the lists of `reclaim=on`, too, which
+    /// (`TwoLists`), which it replaces. It replaces the lists of `reclaim=on`, too, which
     /// becomes `off` by that.
     pub fn set_aging(&mut self, aging: Box<dyn Aging>) {
         self.reclaim = None;

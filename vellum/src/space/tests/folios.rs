@@ -110,7 +110,7 @@ fn only_the_page_that_is_stored_to_is_marked_and_not_of_the_folio() {
 
 #[test]
 fn a_folio_stays_in_its_region_and_off_pages_that_are_there() {
-    let vm = folios::<Chains>("");
+    let vm = folios::<ByEntries>("");
     let space = with_region(&vm, 6..100);
     // Cut off by the start of the region.
     store(&vm, space, 13);
@@ -135,7 +135,7 @@ fn a_folio_stays_in_its_region_and_off_pages_that_are_there() {
 
 #[test]
 fn what_is_no_private_memory_has_no_folios() {
-    let vm = folios::<Chains>("");
+    let vm = folios::<ByEntries>("");
     let space = vm.begin_space().unwrap();
     map(&vm, space, BASE, MapRequest::anonymous(32, RW).shared());
     let file = vm.stored_pages(1, 32).unwrap();
@@ -212,7 +212,7 @@ fn a_smaller_folio_or_a_page_does_where_there_is_no_block() {
 
 #[test]
 fn memory_that_is_short_is_not_spent_on_folios() {
-    let vm = vm_with::<Chains>("folio=16k", 16384);
+    let vm = vm_with::<ByEntries>("folio=16k", 16384);
     let space = with_region(&vm, 0..100);
     // Has the tables made.
     store(&vm, space, 64);
@@ -264,7 +264,7 @@ fn advice_holds_for_its_range_and_goes_with_it() {
 
 #[test]
 fn advice_sets_the_largest_folio_and_what_is_equal_is_one_region() {
-    let vm = folios::<Chains>("");
+    let vm = folios::<ByEntries>("");
     let space = with_region(&vm, 0..2048);
     let advise =
         |start: u64, pages, order| vm.advise(space, Vpn(BASE + start), pages, Advice::Folio(order));
@@ -296,7 +296,7 @@ fn advice_sets_the_largest_folio_and_what_is_equal_is_one_region() {
 
 #[test]
 fn without_the_option_advice_changes_nothing() {
-    let vm = vm_with::<Chains>("", 2048);
+    let vm = vm_with::<ByEntries>("", 2048);
     let space = with_region(&vm, 0..100);
     let advise = |pages| vm.advise(space, Vpn(BASE), pages, Advice::Folio(Some(4)));
     assert_eq!(advise(50), Ok(()));
@@ -309,7 +309,7 @@ fn without_the_option_advice_changes_nothing() {
 
 #[test]
 fn a_region_that_cannot_be_cut_keeps_what_it_was_advised() {
-    let vm = folios::<Chains>("");
+    let vm = folios::<ByEntries>("");
     let space = with_region(&vm, 0..100);
     let site = Site::Region;
     let mut failed = 0;
@@ -503,7 +503,7 @@ fn a_range_with_a_run_set_aside_takes_the_frames_of_that() {
 
 #[test]
 fn a_superpage_made_of_folios_says_so() {
-    let vm = vm_with::<Chains>("superpage=reserve,folio=1m", 8192);
+    let vm = vm_with::<ByEntries>("superpage=reserve,folio=1m", 8192);
     let space = with_region(&vm, 0..512);
     // Two folios of one run, as they lie if the allocator has that to cut. It keeps some whole.
     let mut held = blocks(&vm, 9);

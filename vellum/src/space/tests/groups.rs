@@ -19,14 +19,14 @@ const AGINGS: [&str; 2] = ["lru", "generations"];
 
 /// A manager with groups and a swap area.
 fn grouping_vm(aging: &str, frames: u32) -> TestVm {
-    let vm = vm_with::<Partial>(&std::format!("reclaim=on,groups=on,aging={aging}"), frames);
+    let vm = vm_with::<ByRegions>(&std::format!("reclaim=on,groups=on,aging={aging}"), frames);
     vm.swap_on(SWAP).unwrap();
     vm
 }
 
 /// The same without a place for private pages to leave to.
 fn tight_vm(frames: u32) -> TestVm {
-    vm_with::<Partial>("reclaim=on,groups=on", frames)
+    vm_with::<ByRegions>("reclaim=on,groups=on", frames)
 }
 
 /// A space of a group with a region of private memory.
@@ -152,7 +152,7 @@ fn pages_of_objects_are_charged_to_who_brings_them_in() {
 
 #[test]
 fn frames_set_aside_for_a_file_that_grows_are_charged_when_they_become_pages() {
-    let vm = vm_with::<Partial>("reclaim=on,groups=on,huge=always", 8192);
+    let vm = vm_with::<ByRegions>("reclaim=on,groups=on,huge=always", 8192);
     let group = vm.new_group(40).unwrap();
     let (inside, outside) = (space_in(&vm, group), space_in(&vm, GroupId::ROOT));
     let file = vm.memory_pages(0).unwrap();
@@ -188,7 +188,7 @@ fn frames_set_aside_for_a_file_that_grows_are_charged_when_they_become_pages() {
 #[test]
 fn a_frame_that_goes_back_to_a_growing_file_is_charged_no_more() {
     for after in 0..3 {
-        let vm = vm_with::<Partial>("reclaim=on,groups=on,huge=always", 8192);
+        let vm = vm_with::<ByRegions>("reclaim=on,groups=on,huge=always", 8192);
         let group = vm.new_group(u64::MAX).unwrap();
         vm.load(space_in(&vm, group)).unwrap();
         let file = vm.memory_pages(0).unwrap();
@@ -464,7 +464,7 @@ fn stocks_are_found_again_when_the_limit_is_reached() {
 #[test]
 fn there_are_as_many_groups_as_there_are_places() {
     let vm = tight_vm(1000);
-    let groups: Vec<GroupId> = (0..Vm::<TestMachine, X86_64, Partial>::MAX_GROUPS)
+    let groups: Vec<GroupId> = (0..Vm::<TestMachine, X86_64, ByRegions>::MAX_GROUPS)
         .map(|_| vm.new_group(10).unwrap())
         .collect();
     assert_eq!(vm.new_group(10), Err(GroupError::TooMany));
@@ -484,7 +484,7 @@ fn there_are_as_many_groups_as_there_are_places() {
 
 #[test]
 fn a_manager_without_groups_says_so() {
-    let vm = vm_with::<Partial>("reclaim=on", 300);
+    let vm = vm_with::<ByRegions>("reclaim=on", 300);
     assert_eq!(vm.new_group(10), Err(GroupError::Off));
     let space = vm.begin_space().unwrap();
     assert_eq!(vm.set_group(space, GroupId::ROOT), Err(GroupError::Off));

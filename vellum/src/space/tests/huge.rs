@@ -283,7 +283,7 @@ fn single_pages_do_where_something_is_lacking() {
     // No block, no node, no table: each in turn.
     for site in [Site::Superpage, Site::RadixNode, Site::TablePage] {
         for after in 0..12 {
-            let world = world::<Chains>("");
+            let world = world::<ByEntries>("");
             let plan = FailAt { site, after };
             world.vm.memory().inject(Some(plan));
             let result = world.vm.fault(world.space, (BASE + 3) << 12, Access::Write);

@@ -225,7 +225,7 @@ fn what_may_be_stored_to_privately_has_single_pages() {
 fn single_pages_do_where_something_is_lacking() {
     for site in [Site::Superpage, Site::RadixNode, Site::TablePage] {
         for after in 0..12 {
-            let world = world::<crate::rmap::Chains>("");
+            let world = world::<crate::testing::ByEntries>("");
             world.map(BASE, RX, false);
             world.vm.memory().inject(Some(FailAt { site, after }));
             let result = world.vm.fault(world.space, (BASE + 3) << 12, Access::Read);

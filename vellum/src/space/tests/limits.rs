@@ -146,6 +146,7 @@ with_each_design! {
     rights_that_move_from_one_region_to_the_next_need_no_room_for_another => between_neighbours;
 }
 
+#[cfg(feature = "published")]
 #[test]
 fn regions_without_pages_count_as_what_faults_may_make_of_them() {
     // Faults give regions what keeps them apart while they are cut, so nothing relies on

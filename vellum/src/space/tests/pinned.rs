@@ -11,7 +11,7 @@ const STORE: u64 = 3;
 
 /// A manager with a space whose first page is there.
 fn world(design: &str) -> (TestVm, SpaceId) {
-    let vm = vm_with::<Partial>(design, 512);
+    let vm = vm_with::<ByRegions>(design, 512);
     let space = vm.begin_space().unwrap();
     map(&vm, space, PAGE, MapRequest::anonymous(2, RW));
     touch(&vm, space, PAGE, Access::Write);

@@ -6,13 +6,8 @@ use super::*;
 
 #[test]
 fn a_pinned_page_survives_truncation_and_exit() {
-    for design in ["rmap=partial", "rmap=chains"] {
-        if design == "rmap=chains" {
-            pinned_page::<Chains>(design);
-        } else {
-            pinned_page::<Partial>(design);
-        }
-    }
+    pinned_page::<ByRegions>("");
+    pinned_page::<ByEntries>("");
 }
 
 fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
@@ -152,9 +147,10 @@ fn a_read_pin_of_a_page_shared_by_fork_shows_nothing_that_the_other_space_stores
             vm.audit().unwrap();
         }
     }
-    either_way::<Partial>();
-    either_way::<Chains>();
+    either_way::<ByRegions>();
+    either_way::<ByEntries>();
     either_way::<crate::rmap::Family>();
+    #[cfg(feature = "published")]
     either_way::<crate::rmap::AnonVmaChain>();
 }
 
@@ -197,9 +193,10 @@ fn a_read_pin_stays_what_its_space_sees_when_the_space_stores() {
         }
         vm.audit().unwrap();
     }
-    stays::<Partial>();
-    stays::<Chains>();
+    stays::<ByRegions>();
+    stays::<ByEntries>();
     stays::<crate::rmap::Family>();
+    #[cfg(feature = "published")]
     stays::<crate::rmap::AnonVmaChain>();
 }
 

@@ -13,10 +13,11 @@ use std::vec::Vec;
 
 use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use crate::reclaim::ReclaimStats;
-use crate::rmap::{Partial, ReverseMap};
+use crate::rmap::ReverseMap;
 use crate::space::{FaultError, MapRequest, Placement, SpaceId, Vm};
 use crate::swap::SwapArea;
 use crate::table::X86_64;
+use crate::testing::ByRegions;
 use crate::testing::{Rng, TestMachine, number, run_on};
 use crate::{Design, ObjectId};
 
@@ -34,7 +35,7 @@ fn vm_of<R: ReverseMap>(options: &str, frames: u32) -> TestVm<R> {
     Vm::new(machine, design).unwrap()
 }
 
-fn vm(frames: u32) -> TestVm<Partial> {
+fn vm(frames: u32) -> TestVm<ByRegions> {
     vm_of("reclaim=on", frames)
 }
 
@@ -97,7 +98,7 @@ fn is_cached<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64) -> bool 
 }
 
 fn a_file_of_ten_times_memory_is_written_and_read(options: &str) {
-    let vm: TestVm<Partial> = vm_of(options, 200);
+    let vm: TestVm<ByRegions> = vm_of(options, 200);
     let file = vm.stored_pages(STORE, 0).unwrap();
     for turn in 0..2 {
         for index in 0..2000 {
@@ -118,7 +119,7 @@ fn a_file_of_ten_times_memory_is_written_and_read(options: &str) {
 
 #[test]
 fn without_reclaim_a_full_memory_is_an_error() {
-    let vm: TestVm<Partial> = vm_of("", 200);
+    let vm: TestVm<ByRegions> = vm_of("", 200);
     let file = vm.stored_pages(STORE, 2000).unwrap();
     let mut data = vec![0; 2000 * PAGE as usize];
     let read = vm.read_at(file, 0, &mut [&mut data]).unwrap();
@@ -128,7 +129,7 @@ fn without_reclaim_a_full_memory_is_an_error() {
 }
 
 fn what_mappings_stored_is_in_the_store_before_the_page_leaves(options: &str) {
-    let vm: TestVm<Partial> = vm_of(options, 200);
+    let vm: TestVm<ByRegions> = vm_of(options, 200);
     let file = vm.stored_pages(STORE, 50).unwrap();
     let (space, start) = map_file(&vm, file, 50);
     for index in 0..50 {
@@ -148,7 +149,7 @@ fn what_mappings_stored_is_in_the_store_before_the_page_leaves(options: &str) {
 }
 
 fn a_pinned_page_stays(options: &str) {
-    let vm: TestVm<Partial> = vm_of(options, 200);
+    let vm: TestVm<ByRegions> = vm_of(options, 200);
     let file = vm.stored_pages(STORE, 2).unwrap();
     let (space, start) = map_file(&vm, file, 2);
     let mut frames = [Pfn::NONE];
@@ -167,7 +168,7 @@ fn a_pinned_page_stays(options: &str) {
 }
 
 fn a_page_that_its_store_refuses_stays_and_leaves_later(options: &str) {
-    let vm: TestVm<Partial> = vm_of(options, 200);
+    let vm: TestVm<ByRegions> = vm_of(options, 200);
     let file = vm.stored_pages(STORE, 3).unwrap();
     for index in 0..3 {
         write(&vm, file, index, 0);
@@ -185,7 +186,7 @@ fn a_page_that_its_store_refuses_stays_and_leaves_later(options: &str) {
 }
 
 fn memory_without_pages_that_can_leave_is_an_error_and_goes_on_afterwards(options: &str) {
-    let vm: TestVm<Partial> = vm_of(options, 200);
+    let vm: TestVm<ByRegions> = vm_of(options, 200);
     let file = vm.stored_pages(STORE, 100).unwrap();
     for index in 0..100 {
         write(&vm, file, index, 0);
@@ -210,7 +211,7 @@ fn memory_without_pages_that_can_leave_is_an_error_and_goes_on_afterwards(option
 }
 
 fn a_stream_leaves_the_working_set_alone(options: &str) {
-    let vm: TestVm<Partial> = vm_of(options, 400);
+    let vm: TestVm<ByRegions> = vm_of(options, 400);
     let set = vm.stored_pages(STORE, 100).unwrap();
     let stream = vm.stored_pages(STORE + 1, 4000).unwrap();
     let mut buffer = vec![0; PAGE as usize];
@@ -262,7 +263,7 @@ fn check_zero<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64) {
 }
 
 fn the_task_of_a_node_reclaims_up_to_the_high_watermark(options: &str) {
-    let vm: TestVm<Partial> = vm_of(options, 4000);
+    let vm: TestVm<ByRegions> = vm_of(options, 4000);
     let file = vm.stored_pages(STORE, 8000).unwrap();
     let mut index = 0;
     while vm.platform().reclaim_wakes.load(Ordering::Relaxed) == 0 {
@@ -417,6 +418,7 @@ macro_rules! random_sequences {
                 })*
             }
 
+            #[cfg(feature = "published")]
             #[test]
             fn page_by_page() {
                 for is_file in [true, false] {
@@ -516,7 +518,7 @@ crate::every_rmap! { [random_private_sequences] }
 #[test]
 fn swappiness_says_how_much_of_what_leaves_is_private() {
     for (swappiness, expected) in [(0, 0..1), (100, 60..140), (200, 190..201)] {
-        let (vm, space, start) = private_world::<Partial>(100);
+        let (vm, space, start) = private_world::<ByRegions>(100);
         let file = vm.stored_pages(STORE, 100).unwrap();
         vm.set_swappiness(swappiness);
         for index in 0..100 {
@@ -535,7 +537,7 @@ fn swappiness_says_how_much_of_what_leaves_is_private() {
 
 #[test]
 fn an_area_that_refuses_pages_loses_none() {
-    let (vm, space, start) = private_world::<Partial>(100);
+    let (vm, space, start) = private_world::<ByRegions>(100);
     for index in 0..100 {
         store(&vm, space, start.offset(index), index as u8);
     }

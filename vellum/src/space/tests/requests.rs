@@ -35,7 +35,7 @@ fn a_new_program_has_the_limits_of_the_old_one() {
 fn allowed<F: Format>(asked: Prot) -> (Prot, [[bool; 3]; 2]) {
     run_on(0);
     let machine = TestMachine::with_frames(1, 256, F::FRAME_SHIFT);
-    let vm: Vm<TestMachine, F, Partial> = Vm::new(machine, Design::default()).unwrap();
+    let vm: Vm<TestMachine, F, ByRegions> = Vm::new(machine, Design::default()).unwrap();
     let space = vm.begin_space().unwrap();
     let file = vm.stored_pages(1, 8).unwrap();
     let request = MapRequest::object(file, 0, 8, asked);
@@ -187,7 +187,7 @@ fn the_page_below_the_hole_in_the_addresses_cannot_be_mapped() {
     fn ends_below<F: Format>(hole: u64) {
         run_on(0);
         let machine = TestMachine::with_frames(1, 256, F::FRAME_SHIFT);
-        let vm: Vm<TestMachine, F, Partial> = Vm::new(machine, Design::default()).unwrap();
+        let vm: Vm<TestMachine, F, ByRegions> = Vm::new(machine, Design::default()).unwrap();
         let space = vm.begin_space().unwrap();
         let last = hole - 1;
         for (start, pages) in [(last, 1), (last - 1, 2)] {

@@ -76,7 +76,7 @@ fn faults_take_the_frames_at_their_places_in_the_run() {
 
 #[test]
 fn a_range_that_is_first_loaded_from_is_filled_from_a_run_later() {
-    let vm = reserving::<Chains>("", 8192);
+    let vm = reserving::<ByEntries>("", 8192);
     let space = one_range(&vm);
     for page in 0..PAGES {
         touch(&vm, space, BASE + page, Access::Read);
@@ -221,7 +221,7 @@ fn a_superpage_of_which_one_page_is_shared_is_not_freed_as_one() {
 
 #[test]
 fn unmapping_a_part_gives_the_unused_frames_back() {
-    let vm = reserving::<Chains>("", 8192);
+    let vm = reserving::<ByEntries>("", 8192);
     for (at, pages) in [(3, 1), (300, 10), (PAGES - 1, 41)] {
         let space = one_range(&vm);
         store_to(&vm, space, 0..8);
@@ -236,7 +236,7 @@ fn unmapping_a_part_gives_the_unused_frames_back() {
 
 #[test]
 fn moving_pages_away_or_dropping_them_ends_the_reservation() {
-    let vm = reserving::<Chains>("", 8192);
+    let vm = reserving::<ByEntries>("", 8192);
     let space = one_range(&vm);
     store_to(&vm, space, 0..8);
     let to = RemapPlacement::Fixed(Vpn(BASE * 2));
@@ -258,7 +258,7 @@ fn moving_pages_away_or_dropping_them_ends_the_reservation() {
 /// Frames that nobody uses do not make an allocation fail, and the oldest run goes first.
 #[test]
 fn the_oldest_reservations_are_broken_when_memory_is_used_up() {
-    for lists in ["framelists=runs", "framelists=linked"] {
+    for lists in crate::testing::built_in(["framelists=runs", "framelists=linked"]) {
         let vm = reserving::<Family>(lists, 4096);
         let space = vm.begin_space().unwrap();
         map(&vm, space, BASE, MapRequest::anonymous(8 * PAGES, RW));
@@ -328,7 +328,7 @@ fn a_broken_run_keeps_the_pages_that_were_taken_and_no_frame_is_given_out_twice(
 #[test]
 fn a_run_of_the_page_cache_does_not_wait_for_reservations() {
     // Where there is no run, single pages do, and no reservation is broken for it.
-    let vm = reserving::<Chains>("", 1500);
+    let vm = reserving::<ByEntries>("", 1500);
     let space = vm.begin_space().unwrap();
     map(&vm, space, BASE, MapRequest::anonymous(8 * PAGES, RW));
     for range in 0..8 {
@@ -346,7 +346,7 @@ fn a_run_of_the_page_cache_does_not_wait_for_reservations() {
 
 #[test]
 fn entries_that_differ_are_not_promoted_until_they_are_alike() {
-    let vm = reserving::<Chains>("", 8192);
+    let vm = reserving::<ByEntries>("", 8192);
     let space = one_range(&vm);
     store_to(&vm, space, 0..PAGES / 2);
     vm.protect(space, Vpn(BASE + 5), 1, Prot::READ).unwrap();
@@ -454,7 +454,7 @@ fn a_page_that_was_copied_keeps_its_range_from_being_promoted() {
 
 #[test]
 fn pages_that_fork_shares_or_that_are_pinned_are_not_given_one_record() {
-    let vm = reserving::<Chains>("", 8192);
+    let vm = reserving::<ByEntries>("", 8192);
     let space = one_range(&vm);
     store_to(&vm, space, 0..100);
     let child = vm.fork(space).unwrap();

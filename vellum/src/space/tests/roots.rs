@@ -1,6 +1,5 @@
 //! Roots with a kernel half, which is the platform's.
 
-use std::format;
 use std::sync::atomic::Ordering;
 
 use super::*;
@@ -12,11 +11,11 @@ const KERNEL: u64 = 0x1234_5000 | 0x263;
 
 #[test]
 fn roots_have_a_kernel_half_from_before_they_are_loaded_until_they_end() {
-    for source in ["fresh", "noted", "quicklist", "zeroaware", "warm", "depot"] {
+    for source in crate::design::variants("ptepage") {
         run_on(0);
         let mut machine = TestMachine::simple(2, 2048);
         machine.kernel_half = Some(KERNEL);
-        let design = Design::parse(&format!("ptepage={source}")).unwrap();
+        let design = Design::parse(&source).unwrap();
         let vm: TestVm = Vm::new(machine, design).unwrap();
         let roots = || vm.platform().roots.load(Ordering::Relaxed);
         for round in 1..4 {

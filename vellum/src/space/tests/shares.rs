@@ -37,7 +37,7 @@ fn spread(vm: &TestVm, object: ObjectId, pages: u64) -> u64 {
 
 #[test]
 fn a_sparse_object_takes_a_part_of_the_nodes_and_leaves_others_theirs() {
-    let vm = Arc::new(machine::<Partial>("reclaim=on"));
+    let vm = Arc::new(machine::<ByRegions>("reclaim=on"));
     let named = watch(&vm, |_, _| Rescue::Fail);
     let before = kept(&vm);
     let hog = vm.memory_pages(0).unwrap();
@@ -82,7 +82,7 @@ fn scatter(vm: &TestVm, space: SpaceId, regions: u64) -> u64 {
 
 #[test]
 fn spaces_with_many_regions_leave_others_theirs() {
-    let vm = Arc::new(machine::<Partial>("reclaim=on"));
+    let vm = Arc::new(machine::<ByRegions>("reclaim=on"));
     let named = watch(&vm, |_, _| Rescue::Fail);
     let before = kept(&vm);
     let mut spaces = Vec::new();
@@ -121,7 +121,7 @@ fn spaces_with_many_regions_leave_others_theirs() {
 
 #[test]
 fn a_space_in_tracts_has_no_more_than_one_that_is_whole() {
-    let vm = machine::<Partial>("");
+    let vm = machine::<ByRegions>("");
     let whole = vm.begin_space().unwrap();
     let most = scatter(&vm, whole, 16_382);
     assert!(most < 16_382, "{most}");
@@ -134,7 +134,7 @@ fn a_space_in_tracts_has_no_more_than_one_that_is_whole() {
 
 #[test]
 fn a_space_with_many_regions_is_named() {
-    let vm = vm_with::<Partial>("", FRAMES);
+    let vm = vm_with::<ByRegions>("", FRAMES);
     let [many, big] = [(); 2].map(|()| vm.begin_space().unwrap());
     assert_eq!(scatter(&vm, many, 2000), 2000);
     map(&vm, big, 1000, MapRequest::anonymous(40, RW));
@@ -148,7 +148,7 @@ fn a_space_with_many_regions_is_named() {
 
 #[test]
 fn pages_of_a_sparse_file_make_room_for_others_of_it_and_private_pages_stay() {
-    let vm = machine::<Partial>("reclaim=on");
+    let vm = machine::<ByRegions>("reclaim=on");
     vm.set_swappiness(200);
     let space = vm.begin_space().unwrap();
     map(&vm, space, 1000, MapRequest::anonymous(300, RW));

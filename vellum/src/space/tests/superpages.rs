@@ -94,7 +94,7 @@ fn single_pages_do_where_no_run_is_free() {
 
 #[test]
 fn unmapping_a_part_leaves_the_other_pages_where_they_are() {
-    let vm = superpages::<Chains>("", 8192);
+    let vm = superpages::<ByEntries>("", 8192);
     let space = one_superpage(&vm);
     let before: Vec<_> = (0..PAGES)
         .map(|step| frame_of(&vm, space, BASE + step).unwrap())
@@ -114,7 +114,7 @@ fn unmapping_a_part_leaves_the_other_pages_where_they_are() {
 
 #[test]
 fn a_call_about_all_pages_of_a_superpage_keeps_it_whole() {
-    let vm = superpages::<Chains>("", 8192);
+    let vm = superpages::<ByEntries>("", 8192);
     let space = one_superpage(&vm);
     let frame = frame_of(&vm, space, BASE);
     vm.protect(space, Vpn(BASE), PAGES, Prot::READ).unwrap();
@@ -137,7 +137,7 @@ fn a_call_about_all_pages_of_a_superpage_keeps_it_whole() {
 
 #[test]
 fn protecting_a_part_changes_the_rights_of_that_part() {
-    let vm = superpages::<Chains>("", 8192);
+    let vm = superpages::<ByEntries>("", 8192);
     let space = one_superpage(&vm);
     vm.protect(space, Vpn(BASE + 5), 2, Prot::READ).unwrap();
     let rights = |page| vm.translate(space, Vpn(BASE + page)).unwrap().1;
@@ -147,7 +147,7 @@ fn protecting_a_part_changes_the_rights_of_that_part() {
 
 #[test]
 fn fork_shares_a_superpage_and_a_store_copies_one_page_of_it() {
-    let vm = superpages::<Chains>("", 8192);
+    let vm = superpages::<ByEntries>("", 8192);
     let space = one_superpage(&vm);
     let child = vm.fork(space).unwrap();
     assert_eq!(sizes(&vm, child), sizes(&vm, space));
@@ -230,7 +230,7 @@ fn a_superpage_of_which_others_have_a_page_is_not_stored_to_whole() {
 
 #[test]
 fn an_unmapped_part_of_a_shared_superpage_is_the_other_spaces_alone() {
-    let vm = superpages::<Chains>("", 8192);
+    let vm = superpages::<ByEntries>("", 8192);
     let space = one_superpage(&vm);
     let child = vm.fork(space).unwrap();
     vm.unmap(space, Vpn(BASE), 256).unwrap();
@@ -268,7 +268,7 @@ fn mappings_move_away_from_superpages_and_into_their_place() {
 
 #[test]
 fn pins_are_of_single_pages_and_survive_the_rest() {
-    let vm = superpages::<Chains>("", 8192);
+    let vm = superpages::<ByEntries>("", 8192);
     let space = one_superpage(&vm);
     let child = vm.fork(space).unwrap();
     let mut frames = [Pfn::NONE; 2];
@@ -354,7 +354,7 @@ fn cpus_forget_the_superpages_that_fork_shares() {
 
 #[test]
 fn stacks_heaps_and_cut_regions_keep_their_superpages_inside() {
-    let vm = superpages::<Chains>("", 8192);
+    let vm = superpages::<ByEntries>("", 8192);
     let space = vm.begin_space().unwrap();
     vm.set_heap_start(space, Vpn(BASE)).unwrap();
     vm.set_heap_end(space, Vpn(BASE + 3 * PAGES)).unwrap();
@@ -389,7 +389,7 @@ fn singles<R: crate::rmap::ReverseMap>(vm: &TestVm<R>) -> SpaceId {
 
 #[test]
 fn single_pages_become_a_superpage_with_their_contents() {
-    let vm = superpages::<Chains>("", 8192);
+    let vm = superpages::<ByEntries>("", 8192);
     let space = singles(&vm);
     let report = vm.collapse(space, Vpn(BASE), 8, 1).unwrap();
     assert_eq!((report.scanned, report.collapsed), (1, 1));

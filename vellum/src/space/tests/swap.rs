@@ -451,7 +451,7 @@ fn an_area_of_no_size_or_one_too_many_is_refused() {
 
 #[test]
 fn a_page_to_which_somebody_else_has_a_reference_stays() {
-    let vm = swapping_vm::<Partial>("");
+    let vm = swapping_vm::<ByRegions>("");
     let space = filled(&vm, 1);
     let (page, _) = vm.translate(space, Vpn(AT)).unwrap();
     let frame = vm.memory.frame(page);
@@ -487,7 +487,7 @@ fn a_page_to_which_somebody_else_has_a_reference_stays() {
 
 #[test]
 fn advice_about_a_hole_or_nobody_is_refused_all_the_same() {
-    let vm = swapping_vm::<Partial>("");
+    let vm = swapping_vm::<ByRegions>("");
     let space = filled(&vm, 4);
     let advise = |space, pages| vm.advise(space, Vpn(AT), pages, Advice::PageOut);
     assert_eq!(advise(space, 5), Err(MapError::NotMapped));
@@ -499,7 +499,7 @@ fn advice_about_a_hole_or_nobody_is_refused_all_the_same() {
 
 #[test]
 fn memory_that_runs_out_while_a_page_comes_back_leaves_it_in_swap() {
-    let vm = swapping_vm::<Partial>("");
+    let vm = swapping_vm::<ByRegions>("");
     let space = filled(&vm, 2);
     out(&vm, space, 2);
     let plan = crate::frame::FailAt {
@@ -518,7 +518,7 @@ fn memory_that_runs_out_while_a_page_comes_back_leaves_it_in_swap() {
 
 #[test]
 fn superpages_are_split_before_they_go_to_swap_and_none_is_made_around_swap() {
-    let vm = vm_with::<Partial>("superpage=eager", 4096);
+    let vm = vm_with::<ByRegions>("superpage=eager", 4096);
     vm.swap_on(area(STORE, 600, 0)).unwrap();
     let space = vm.begin_space().unwrap();
     map(&vm, space, 1024, MapRequest::anonymous(512, RW));
@@ -538,7 +538,7 @@ fn superpages_are_split_before_they_go_to_swap_and_none_is_made_around_swap() {
 
 #[test]
 fn a_page_that_several_want_is_read_by_one_and_waited_for_by_the_others() {
-    let vm = Arc::new(swapping_vm::<Partial>(""));
+    let vm = Arc::new(swapping_vm::<ByRegions>(""));
     let space = filled(&vm, 1);
     for round in 0..50u8 {
         assert!(vm.advise(space, Vpn(AT), 1, Advice::PageOut).is_ok());
@@ -559,7 +559,7 @@ fn a_page_that_several_want_is_read_by_one_and_waited_for_by_the_others() {
 
 #[test]
 fn swapping_does_not_use_the_global_allocator() {
-    let vm = swapping_vm::<Partial>("");
+    let vm = swapping_vm::<ByRegions>("");
     let space = filled(&vm, 10);
     let calls = crate::testing::allocations(|| {
         vm.advise(space, Vpn(AT), 10, Advice::PageOut).unwrap();

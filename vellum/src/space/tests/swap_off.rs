@@ -135,7 +135,7 @@ fn everything_in_an_area_comes_back_whatever_its_rights() {
 
 #[test]
 fn an_area_whose_pages_do_not_fit_or_cannot_be_read_is_used_on() {
-    let world = world::<Partial>("", 300);
+    let world = world::<ByRegions>("", 300);
     let vm = &world.vm;
     vm.platform().broken_reads.lock().unwrap().insert(20);
     assert_eq!(vm.swap_off(STORE), Err(SwapOffError::Io));
@@ -159,7 +159,7 @@ fn an_area_whose_pages_do_not_fit_or_cannot_be_read_is_used_on() {
 
 #[test]
 fn pages_of_an_area_go_to_the_next_when_memory_is_short() {
-    let world = world::<Partial>("reclaim=on", 200);
+    let world = world::<ByRegions>("reclaim=on", 200);
     let hog = world.vm.begin_space().unwrap();
     map(&world.vm, hog, AT, MapRequest::anonymous(150, RW));
     (0..150).for_each(|page| touch(&world.vm, hog, AT + page, Access::Write));
@@ -174,7 +174,7 @@ fn pages_of_an_area_go_to_the_next_when_memory_is_short() {
 
 #[test]
 fn an_area_goes_while_others_use_its_pages() {
-    let world = world::<Partial>("", 2048);
+    let world = world::<ByRegions>("", 2048);
     let (vm, [parent, child]) = (&world.vm, world.spaces);
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

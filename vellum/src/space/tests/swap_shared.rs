@@ -23,7 +23,8 @@ macro_rules! with_each_design {
                 let design = Design::parse(&text).unwrap();
                 crate::with_rmap!(design.rmap, R => $check::<R>(&text));
             }
-            $check::<Partial>("fileio=pages");
+            #[cfg(feature = "published")]
+            $check::<ByRegions>("fileio=pages");
         }
     )*};
 }
@@ -370,7 +371,7 @@ fn no_memory<R: ReverseMap>(design: &str) {
 
 #[test]
 fn pages_in_swap_count_against_their_mount() {
-    let world = world::<Partial>("", 1);
+    let world = world::<ByRegions>("", 1);
     let vm = &world.vm;
     let mount = vm.begin_mount(10).unwrap();
     let file = vm.begin_file(&FileRequest::in_mount(mount)).unwrap();
@@ -402,7 +403,7 @@ fn pages_in_swap_count_against_their_mount() {
 
 #[test]
 fn a_page_that_several_want_is_read_by_one() {
-    let world = world::<Partial>("", 1);
+    let world = world::<ByRegions>("", 1);
     for round in 0..50u8 {
         world.out();
         std::thread::scope(|scope| {
@@ -424,7 +425,7 @@ fn a_page_that_several_want_is_read_by_one() {
 
 #[test]
 fn swapping_does_not_use_the_global_allocator() {
-    let world = world::<Partial>("", 10);
+    let world = world::<ByRegions>("", 10);
     let calls = crate::testing::allocations(|| {
         let (start, pages) = (Vpn(AT), world.pages);
         (world.vm)

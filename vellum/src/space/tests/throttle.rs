@@ -9,9 +9,9 @@ use std::vec;
 use std::vec::Vec;
 
 use crate::object::RUN_PAGES;
-use crate::rmap::Partial;
 use crate::space::{FileError, FileRequest, Vm};
 use crate::table::X86_64;
+use crate::testing::ByRegions;
 use crate::testing::{TestMachine, run_on};
 use crate::{Design, ObjectId};
 
@@ -28,7 +28,7 @@ const fn most(made: u64) -> u64 {
 }
 
 struct World {
-    vm: Arc<Vm<TestMachine, X86_64, Partial>>,
+    vm: Arc<Vm<TestMachine, X86_64, ByRegions>>,
     id: ObjectId,
 }
 
@@ -42,7 +42,7 @@ fn world_on(cpus: usize, options: &str, speed: u64) -> World {
     run_on(0);
     let machine = TestMachine::with_frames(cpus, FRAMES, 12);
     machine.write_speed.store(speed, Ordering::Relaxed);
-    let vm: Vm<_, X86_64, Partial> = Vm::new(machine, Design::parse(options).unwrap()).unwrap();
+    let vm: Vm<_, X86_64, ByRegions> = Vm::new(machine, Design::parse(options).unwrap()).unwrap();
     let id = vm.begin_file(&FileRequest::stored(STORE, 0)).unwrap();
     World {
         vm: Arc::new(vm),
@@ -130,7 +130,7 @@ fn written_in_a_row(options: &str, speed: u64, limit: u64) -> Vec<u64> {
 
 #[test]
 fn a_file_has_no_more_dirty_pages_than_its_store_writes_in_a_second() {
-    for options in ["reclaim=on", "reclaim=on,fileio=pages"] {
+    for options in crate::testing::built_in(["reclaim=on", "reclaim=on,fileio=pages"]) {
         written_in_a_row(options, 400, 400);
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn watch(
 #[test]
 fn the_space_whose_end_frees_most_is_named_and_nothing_has_changed() {
     for design in ["", "reclaim=on"] {
-        let vm = Arc::new(vm_with::<Partial>(design, 600));
+        let vm = Arc::new(vm_with::<ByRegions>(design, 600));
         let (small, big) = (filled(&vm, 40), filled(&vm, 120));
         let named = watch(&vm, |_, _| Rescue::Fail);
         let stored = fill(&vm, small, 40);
@@ -73,7 +73,7 @@ fn the_space_whose_end_frees_most_is_named_and_nothing_has_changed() {
 
 #[test]
 fn a_call_goes_on_when_a_space_has_ended() {
-    let vm = Arc::new(vm_with::<Partial>("reclaim=on", 600));
+    let vm = Arc::new(vm_with::<ByRegions>("reclaim=on", 600));
     let (caller, big) = (filled(&vm, 10), filled(&vm, 300));
     let named = watch(&vm, |vm, victim| match vm.exit(victim) {
         Ok(true) => Rescue::Again,
@@ -92,7 +92,7 @@ fn a_call_goes_on_when_a_space_has_ended() {
 
 #[test]
 fn pages_in_swap_count_and_those_of_objects_do_not() {
-    let vm = vm_with::<Partial>("", 600);
+    let vm = vm_with::<ByRegions>("", 600);
     vm.swap_on(SwapArea::new(7, 100)).unwrap();
     let (swapped, shared) = (filled(&vm, 30), filled(&vm, 20));
     vm.advise(swapped, Vpn(AT), 30, Advice::PageOut).unwrap();
@@ -107,7 +107,7 @@ fn pages_in_swap_count_and_those_of_objects_do_not() {
 
 #[test]
 fn a_platform_that_frees_nothing_is_not_asked_for_ever() {
-    let vm = Arc::new(vm_with::<Partial>("", 300));
+    let vm = Arc::new(vm_with::<ByRegions>("", 300));
     let caller = filled(&vm, 1);
     let named = watch(&vm, |_, _| Rescue::Again);
     let stored = fill(&vm, caller, 1);
@@ -117,7 +117,7 @@ fn a_platform_that_frees_nothing_is_not_asked_for_ever() {
 
 #[test]
 fn a_write_that_fails_has_told_how_much_it_wrote() {
-    let vm = Arc::new(vm_with::<Partial>("reclaim=on", 300));
+    let vm = Arc::new(vm_with::<ByRegions>("reclaim=on", 300));
     filled(&vm, 20);
     let named = watch(&vm, |_, _| Rescue::Fail);
     let memory = vm.memory_pages(0).unwrap();

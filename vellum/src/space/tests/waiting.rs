@@ -58,6 +58,7 @@ fn what_waits_on_idle_cpus_is_had_before_a_call_fails() {
     vm.audit().unwrap();
 }
 
+#[cfg(feature = "published")]
 #[test]
 fn page_tables_that_sources_keep_are_had_as_well() {
     for source in ["quicklist", "warm", "depot"] {
@@ -114,7 +115,7 @@ fn a_nodes_task_waits_for_frames_before_it_has_pages_leave() {
 /// retires some frames, and says whether it could be done.
 fn retire_beside_a_pin(once: impl Fn(&TestVm, SpaceId) -> bool) {
     const FRAMES: u32 = 4096;
-    let vm = vm_with::<Partial>("", FRAMES);
+    let vm = vm_with::<ByRegions>("", FRAMES);
     let (is_pinned, is_awaited) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let awaited = Arc::clone(&is_awaited);
     *vm.platform().on_relax.lock().unwrap() = Some(Box::new(move || {
@@ -174,7 +175,7 @@ fn calls_that_take_pages_away_wait_for_a_cpu_that_stays_in_a_pin() {
 /// What waits on a CPU is its own as long as it is pinned.
 #[test]
 fn nothing_is_taken_from_a_cpu_that_is_pinned() {
-    let vm = vm_with::<Partial>("", 512);
+    let vm = vm_with::<ByRegions>("", 512);
     let parent = vm.begin_space().unwrap();
     map(&vm, parent, PAGE, MapRequest::anonymous(1, RW));
     touch(&vm, parent, PAGE, Access::Write);

@@ -5,9 +5,9 @@ use std::vec;
 use std::vec::Vec;
 
 use crate::addr::{Access, Prot, Vpn};
-use crate::rmap::Partial;
 use crate::space::{FileError, FileRequest, MapRequest, OpenFile, Placement, Vm};
 use crate::table::X86_64;
+use crate::testing::ByRegions;
 use crate::testing::{TestMachine, run_on};
 use crate::{Design, ObjectId};
 
@@ -15,7 +15,7 @@ const PAGE: u64 = 4096;
 const STORE: u64 = 3;
 
 struct World {
-    vm: Vm<TestMachine, X86_64, Partial>,
+    vm: Vm<TestMachine, X86_64, ByRegions>,
     id: ObjectId,
     file: OpenFile,
 }
@@ -24,7 +24,7 @@ struct World {
 fn world(pages: u64) -> World {
     run_on(0);
     let machine = TestMachine::with_frames(2, 1500, 12);
-    let vm: Vm<_, X86_64, Partial> = Vm::new(machine, Design::default()).unwrap();
+    let vm: Vm<_, X86_64, ByRegions> = Vm::new(machine, Design::default()).unwrap();
     let id = vm
         .begin_file(&FileRequest::stored(STORE, pages * PAGE))
         .unwrap();

@@ -5,9 +5,10 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{check, pin};
+use crate::byte::{Bucket, ByteLock};
 use crate::delayed::Delayed;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Bucket, ByteLock, Epochs, Pin, SpinLock};
+use crate::sync::{Epochs, Pin, SpinLock};
 
 /// Runs `other` on CPU 1 beside `this` on CPU 0.
 fn beside<T: 'static>(shared: T, other: fn(&T), this: fn(&T)) {

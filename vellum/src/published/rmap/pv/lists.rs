@@ -5,8 +5,9 @@ use super::locks::{LockName, NEIGHBOURS, PageHead};
 use super::{Pv, PvContext, PvOfSpace};
 use crate::addr::{Pfn, Vpn};
 use crate::platform::Platform;
+use crate::published::sync::Waited;
 use crate::rmap::{Env, Place, Run};
-use crate::sync::{Pin, Waited};
+use crate::sync::Pin;
 
 /// A list, under its lock.
 pub(super) struct Listed<'a> {

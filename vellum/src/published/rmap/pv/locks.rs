@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use super::entry::EntryName;
 use crate::addr::Pfn;
 use crate::design::PvLock;
+use crate::published::sync::{Bucket, ByteLock, RawLock, Waited};
 use crate::slab::ArenaMaker;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::name;
-use crate::sync::{Bucket, ByteLock, Pin, RawLock, Waited, bytes};
+use crate::sync::{Pin, bytes};
 
 /// Log2 of the frames that have a lock together: 2 MiB of 4 KiB frames.
 pub(super) const NEIGHBOURS: u32 = 9;

@@ -101,7 +101,7 @@ fn a_write_takes_all_memory_there_is_and_gives_it_back() {
     in_each_way(|| {
         run_on(0);
         let machine = TestMachine::with_frames(2, 400, 12);
-        let vm: Vm<_, X86_64, Partial> = Vm::new(machine, design()).unwrap();
+        let vm: Vm<_, X86_64, ByRegions> = Vm::new(machine, design()).unwrap();
         let data = random(&mut Rng::new(178), 500 * 4096);
         let mount = vm.begin_mount(1000).unwrap();
         let used = || vm.mount_stats(mount).unwrap().used;

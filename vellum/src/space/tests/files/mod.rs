@@ -16,9 +16,9 @@ use std::vec::Vec;
 use crate::addr::{Access, Prot, Vpn};
 use crate::frame::{FailAt, Site};
 use crate::object::MountId;
-use crate::rmap::Partial;
 use crate::space::{FaultError, FileError, FileRequest, MapRequest, Placement, SpaceId, Vm};
 use crate::table::{Aarch64_16K, Format, X86_64};
+use crate::testing::{ByRegions, built_in};
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::{Design, ObjectId};
 
@@ -27,7 +27,7 @@ const PAGES: u64 = 150;
 /// Where it is mapped.
 const PLACE: u64 = 1000;
 const STORE: u64 = 7;
-const MAX_SIZE: u64 = Vm::<TestMachine, X86_64, Partial>::MAX_SIZE;
+const MAX_SIZE: u64 = Vm::<TestMachine, X86_64, ByRegions>::MAX_SIZE;
 
 /// How files are read and written: in runs, and page by page as two kernels of 2014 did;
 /// and whether zones limit their dirty pages.
@@ -43,7 +43,7 @@ thread_local! {
 }
 
 fn in_each_way(test: impl Fn()) {
-    for way in WAYS {
+    for way in built_in(WAYS) {
         std::println!("{way}");
         WAY.set(way);
         test();
@@ -56,7 +56,7 @@ fn design() -> Design {
 
 /// An object beside its model.
 struct World<F: Format> {
-    vm: Vm<TestMachine, F, Partial>,
+    vm: Vm<TestMachine, F, ByRegions>,
     mount: MountId,
     id: ObjectId,
     space: SpaceId,
@@ -69,7 +69,7 @@ struct World<F: Format> {
 fn world<F: Format>(is_file: bool, limit: u64) -> World<F> {
     run_on(0);
     let machine = TestMachine::with_frames(2, 1200, F::FRAME_SHIFT);
-    let vm: Vm<_, F, Partial> = Vm::new(machine, design()).unwrap();
+    let vm: Vm<_, F, ByRegions> = Vm::new(machine, design()).unwrap();
     let mount = vm.begin_mount(limit).unwrap();
     let id = match is_file {
         true => vm.begin_file(&FileRequest::stored(STORE, 0)).unwrap(),
@@ -343,6 +343,7 @@ fn a_file_in_memory_matches_a_vector_of_bytes() {
     matches_its_model::<Aarch64_16K>(172, false);
 }
 
+#[cfg(feature = "published")]
 #[test]
 fn files_that_are_written_page_by_page_match_a_vector_of_bytes() {
     for (seed, way) in (180..).zip(&WAYS[1..]) {

@@ -235,7 +235,7 @@ fn calls_are_refused_by_what_would_be_there_in_the_end() {
         divides: false,
         merges: true,
     };
-    calls::<Partial>("", mode, 6000);
+    calls::<ByRegions>("", mode, 6000);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn calls_in_tracts_are_refused_by_what_would_be_there_in_the_end() {
         divides: true,
         merges: true,
     };
-    calls::<Partial>("", mode, 6000);
+    calls::<ByRegions>("", mode, 6000);
 }
 
 fn in_each_design<R: crate::rmap::ReverseMap>(design: &str) {

@@ -5,7 +5,7 @@ use crate::space::Advice;
 
 #[test]
 fn neighbours_in_swap_are_read_together_and_leave_again_if_nobody_wants_them() {
-    let (vm, space, start) = private_world::<Partial>(64);
+    let (vm, space, start) = private_world::<ByRegions>(64);
     for index in 0..64 {
         store(&vm, space, start.offset(index), index as u8);
     }
@@ -20,7 +20,7 @@ fn neighbours_in_swap_are_read_together_and_leave_again_if_nobody_wants_them() {
     assert_eq!(vm.platform().take_read(), [(16, 8)]);
     (16..24).for_each(look);
     assert_eq!(vm.platform().take_read(), []);
-    let counts = |vm: &TestVm<Partial>| {
+    let counts = |vm: &TestVm<ByRegions>| {
         let stats = vm.swap_stats();
         (stats.ins, stats.ahead, stats.ahead_used)
     };
@@ -73,7 +73,7 @@ fn neighbours_stay_in_swap_when_memory_is_short() {
 
 #[test]
 fn neighbours_stay_in_swap_when_their_group_is_near_its_limit() {
-    let vm: TestVm<Partial> = vm_of("reclaim=on,groups=on", 4000);
+    let vm: TestVm<ByRegions> = vm_of("reclaim=on,groups=on", 4000);
     vm.swap_on(SWAP).unwrap();
     let group = vm.new_group(640).unwrap();
     let (space, start) = (vm.begin_space().unwrap(), Vpn(0x4000));
@@ -98,7 +98,7 @@ fn neighbours_stay_in_swap_when_their_group_is_near_its_limit() {
 
 #[test]
 fn a_neighbour_that_cannot_be_read_is_no_error_of_the_page_that_is_wanted() {
-    let (vm, space, start) = private_world::<Partial>(16);
+    let (vm, space, start) = private_world::<ByRegions>(16);
     for index in 0..16 {
         store(&vm, space, start.offset(index), index as u8);
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 
-fn world(pages: u64) -> (TestVm<Partial>, SpaceId, Vpn) {
+fn world(pages: u64) -> (TestVm<ByRegions>, SpaceId, Vpn) {
     private_world_of("reclaim=on,aging=generations", pages)
 }
 

@@ -8,10 +8,11 @@ use std::vec::Vec;
 
 use crate::ObjectId;
 use crate::addr::{Access, Pfn, Prot, Vpn};
-use crate::rmap::{Family, Partial, ReverseMap};
+use crate::rmap::{Family, ReverseMap};
 use crate::space::{
     Advice, FaultError, Limits, MapError, MapRequest, Placement, RemapPlacement, SpaceId, Traits,
 };
+use crate::testing::ByRegions;
 
 fn frame_of<R: ReverseMap>(vm: &TestVm<R>, space: SpaceId, page: Vpn) -> Option<Pfn> {
     vm.translate(space, page).map(|(frame, _)| frame)
@@ -220,7 +221,7 @@ fn pages_that_were_freed_before_they_were_locked_are_not_dropped() {
 
 #[test]
 fn holes_are_not_locked() {
-    let vm: TestVm<Partial> = vm_of("reclaim=on", 200);
+    let vm: TestVm<ByRegions> = vm_of("reclaim=on", 200);
     let space = vm.begin_space().unwrap();
     let request = MapRequest::anonymous(4, Prot::NONE).at(Placement::Fixed(Vpn(0x4000)));
     vm.map(space, &request).unwrap();

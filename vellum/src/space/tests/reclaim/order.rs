@@ -4,7 +4,7 @@ use super::*;
 use crate::space::Advice;
 
 /// A file of `pages` pages, all of them read once.
-fn read_file(vm: &TestVm<Partial>, store: u64, pages: u64) -> ObjectId {
+fn read_file(vm: &TestVm<ByRegions>, store: u64, pages: u64) -> ObjectId {
     let file = vm.stored_pages(store, pages).unwrap();
     vm.prefetch(file, 0, pages * PAGE).unwrap();
     file
@@ -17,7 +17,7 @@ fn after_a_time_without_reclaim_the_oldest_pages_leave_first() {
     const REUSED: u64 = 64;
     const OLD: u64 = 100;
     for options in aging() {
-        let vm: TestVm<Partial> = vm_of(&options, 400);
+        let vm: TestVm<ByRegions> = vm_of(&options, 400);
         for round in 0..20 {
             let file = read_file(&vm, STORE + round, REUSED);
             vm.release_object(file).unwrap();
@@ -44,7 +44,7 @@ fn private_pages_stay_where_they_are_listed_while_a_node_is_at_rest() {
     const PAGES: u64 = 64;
     const START: u64 = 0x1000;
     for options in aging() {
-        let vm: TestVm<Partial> = vm_of(&options, 400);
+        let vm: TestVm<ByRegions> = vm_of(&options, 400);
         vm.swap_on(SWAP).unwrap();
         let space = vm.begin_space().unwrap();
         let request = MapRequest::anonymous(PAGES, RW).at(Placement::Fixed(Vpn(START)));
@@ -93,7 +93,7 @@ fn frames_of_files_are_no_places_for_private_pages_to_stay_in() {
     const PAGES: u64 = 64;
     const START: u64 = 0x1000;
     for options in aging() {
-        let vm: TestVm<Partial> = vm_of(&options, 400);
+        let vm: TestVm<ByRegions> = vm_of(&options, 400);
         let space = vm.begin_space().unwrap();
         let private = MapRequest::anonymous(PAGES, RW).at(Placement::Fixed(Vpn(START)));
         vm.map(space, &private).unwrap();

@@ -1,9 +1,12 @@
 //! Superpages of private memory when memory is short.
 
 use super::*;
+#[cfg(feature = "published")]
 use crate::frame::{FailAt, Site};
 use crate::reclaim::{Cooled, Evictor, PageKind, Rule, Taken, Walked};
-use crate::rmap::{AnonVma, AnonVmaChain, Anonmm, Chains, Family, Pv};
+use crate::rmap::Family;
+#[cfg(feature = "published")]
+use crate::rmap::{AnonVma, AnonVmaChain, Anonmm, Chains, Partial, Pv};
 use crate::sync::{Pin, Turn};
 
 /// First page of a range that may be a superpage, and its pages.
@@ -216,8 +219,10 @@ macro_rules! whatever_design {
         mod $name {
             use super::*;
 
+            whatever_design!(@ $name family: Family);
+            #[cfg(feature = "published")]
             whatever_design!(@ $name chains: Chains, partial: Partial, anon_vma: AnonVma,
-                anonmm: Anonmm, anon_vma_chain: AnonVmaChain, family: Family, pv: Pv);
+                anonmm: Anonmm, anon_vma_chain: AnonVmaChain, pv: Pv);
         }
     )*};
     (@ $name:ident $($rmap:ident: $design:ident),*) => {$(
@@ -257,6 +262,7 @@ fn a_superpage_of_a_space_that_is_being_changed_stays() {
 }
 
 /// `chains` needs nodes for each frame of a superpage that is shared.
+#[cfg(feature = "published")]
 #[test]
 fn a_superpage_that_cannot_be_split_for_want_of_memory_stays_and_leaves_later() {
     let vm: TestVm<Chains> = swapping("reclaim=on,superpage=eager", 4096);

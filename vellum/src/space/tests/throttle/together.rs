@@ -94,11 +94,11 @@ impl Files {
 
 #[test]
 fn files_together_have_no_more_than_a_fifth_of_memory_dirty() {
-    for options in [
+    for options in crate::testing::built_in([
         "reclaim=on",
         "reclaim=on,fileio=pages",
         "reclaim=on,framelists=linked",
-    ] {
+    ]) {
         let mut files = Files::new(options, 8);
         let limit = files.limit();
         let mut paid = 0;

@@ -5,10 +5,9 @@
 //! whose threads may sleep would have done: a waiter that has spun for a while counts
 //! as asleep.
 
-use super::Pin;
-use super::atomic::{AtomicU8, AtomicU32, Ordering};
-use super::held::Held;
-use super::report::{Kind, report_lock};
+use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use crate::sync::report::{Kind, report_lock};
+use crate::sync::{Held, Pin};
 
 /// Turns of spinning after which a thread that may sleep would do so.
 const SPINS: u32 = if cfg!(vellum_loom) { 1 } else { 32 };

@@ -1,0 +1,5 @@
+//! Locks that only published designs take.
+
+mod byte;
+
+pub(crate) use byte::{Bucket, ByteLock, RawLock, Waited};

@@ -41,8 +41,9 @@ impl Cache {
             let handle = id.to_bits() as u32;
             for index in 0..KEYS {
                 let page = objects.page(&memory, &pin, (handle, index), GroupId::ROOT)?;
-                if let CachedPage::Fill(page) = page {
-                    objects.filled(&memory, &pin, page);
+                if let CachedPage::Fill(lock) = page {
+                    let page = lock.page();
+                    objects.filled(&memory, &pin, lock);
                     // SAFETY: the reference that `page` gave; the cache has its own.
                     unsafe { memory.put_raw(&pin, page, 0) };
                 }

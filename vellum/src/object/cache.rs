@@ -5,7 +5,7 @@ use core::fmt;
 use core::sync::atomic::AtomicU64;
 
 use super::mount::MountRecord;
-use super::page_lock::PageLocks;
+use super::page_lock::{PageLock, PageLocks};
 use super::radix::{INDEX_END, Radix, RadixNode};
 use super::regions::{MappedBy, ObjectRegions};
 use super::spread::{Spread, SpreadRoots};
@@ -60,7 +60,7 @@ impl From<NoPage> for CacheError {
 }
 
 /// A page of an object that somebody asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub enum CachedPage {
     /// Up to date; the caller has a reference.
     Ready(Pfn),
@@ -68,7 +68,7 @@ pub enum CachedPage {
     Made(Pfn),
     /// New or not up to date, and locked by the caller, who has a reference
     /// and must fill it ([`Objects::filled`]) unpinned.
-    Fill(Pfn),
+    Fill(PageLock),
     /// Locked by somebody else; the caller has a reference and waits.
     Locked(Pfn),
     /// In swap, in this slot.
@@ -341,20 +341,20 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             if memory.frame(page).has(Flags::UPTODATE) {
                 return Ok(CachedPage::Ready(page));
             }
-            if !self.locks.try_lock(memory, page) {
+            let Some(lock) = self.locks.try_lock(memory, page) else {
                 return Ok(CachedPage::Locked(page));
-            }
+            };
             // Locked by us: nobody fills or truncates it meanwhile.
             if memory.frame(page).owner() != handle {
-                self.locks.unlock(memory, pin, page);
+                self.locks.unlock(memory, pin, lock);
                 memory.put(pin, page);
                 continue;
             }
             if memory.frame(page).has(Flags::UPTODATE) {
-                self.locks.unlock(memory, pin, page);
+                self.locks.unlock(memory, pin, lock);
                 return Ok(CachedPage::Ready(page));
             }
-            return Ok(CachedPage::Fill(page));
+            return Ok(CachedPage::Fill(lock));
         }
     }
 
@@ -414,10 +414,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         };
         frame.set_kind_with(Kind::Object, state);
         let is_in = self.insert_made(memory, pin, (handle, index), page);
-        Ok(is_in.then_some(if zeroed {
-            CachedPage::Made(page)
-        } else {
-            CachedPage::Fill(page)
+        Ok(is_in.then(|| match zeroed {
+            true => CachedPage::Made(page),
+            false => CachedPage::Fill(PageLock::held(page)),
         }))
     }
 
@@ -452,9 +451,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// The caller filled the page that it got as [`CachedPage::Fill`].
-    pub fn filled<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, page: Pfn) {
-        memory.frame(page).set(Flags::UPTODATE);
-        self.locks.unlock(memory, pin, page);
+    pub fn filled<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, lock: PageLock) {
+        memory.frame(lock.page()).set(Flags::UPTODATE);
+        self.locks.unlock(memory, pin, lock);
     }
 
     /// The caller could not fill the page: it leaves the cache, so that the
@@ -463,27 +462,28 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
-        page: Pfn,
+        lock: PageLock,
     ) {
+        let page = lock.page();
         let frame = memory.frame(page);
         let object = self.get(frame.owner());
-        self.detach(memory, pin, object, frame.index(), page);
-        self.locks.unlock(memory, pin, page);
+        self.detach(memory, pin, object, frame.index(), &lock);
+        self.locks.unlock(memory, pin, lock);
         // The cache's and the caller's.
         memory.put(pin, page);
         memory.put(pin, page);
     }
 
-    /// Takes a page out of the cache, under its page lock or when nobody else
-    /// can reach the object. The cache's reference passes to the caller.
+    /// Takes a page out of the cache. The cache's reference passes to the caller.
     pub(crate) fn detach<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         object: &Object<S>,
         index: u64,
-        page: Pfn,
+        lock: &PageLock,
     ) {
+        let page = lock.page();
         self.mark_clean(memory, pin, object, index..index + 1);
         {
             let _guard = object.cache_lock.lock(pin);

@@ -121,6 +121,7 @@ pub use errors::Told;
 pub(crate) use errors::WriteErrors;
 pub use lru::{AgedPage, Aging, Inserted};
 pub use mount::{MountId, MountStats};
+pub use page_lock::PageLock;
 #[cfg(any(test, feature = "published"))]
 pub(crate) use page_lock::PageLocks;
 pub(crate) use radix::SLOTS_END;

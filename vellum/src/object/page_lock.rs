@@ -24,6 +24,27 @@ const FRAMES_PER_QUEUE: usize = 256;
 /// Fewest and most queues.
 const QUEUES: (usize, usize) = (4, 4096);
 
+/// The lock of a page, held: what needs it takes this value, and [`PageLocks::unlock`] takes it
+/// back.
+#[must_use = "the page stays locked"]
+#[derive(PartialEq, Eq, Debug)]
+pub struct PageLock(Pfn);
+
+impl PageLock {
+    /// The page's frame.
+    #[inline]
+    pub fn page(&self) -> Pfn {
+        self.0
+    }
+
+    /// Of a page that the caller has locked otherwise: one that was made locked
+    /// ([`Flags::LOCKED`]), or one of several whose locks are held together and kept as their frames.
+    #[inline]
+    pub(crate) fn held(page: Pfn) -> PageLock {
+        PageLock(page)
+    }
+}
+
 /// Page locks of one manager.
 pub struct PageLocks {
     waits: WaitTable,
@@ -65,18 +86,18 @@ impl PageLocks {
 
     /// Takes the page lock if it is free. The caller holds a reference.
     #[inline]
-    pub fn try_lock<P: Platform>(&self, memory: &PhysicalMemory<P>, page: Pfn) -> bool {
+    pub fn try_lock<P: Platform>(&self, memory: &PhysicalMemory<P>, page: Pfn) -> Option<PageLock> {
         let frame = memory.frame(page);
-        let taken = frame.set(Flags::LOCKED);
-        if taken {
+        frame.set(Flags::LOCKED).then(|| {
             report_lock(Kind::LockTaken, frame.lock_word());
-        }
-        taken
+            PageLock(page)
+        })
     }
 
     /// Releases it.
     #[inline]
-    pub fn unlock<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, page: Pfn) {
+    pub fn unlock<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, lock: PageLock) {
+        let PageLock(page) = lock;
         let frame = memory.frame(page);
         report_lock(Kind::LockReleased, frame.lock_word());
         frame.clear(Flags::LOCKED);

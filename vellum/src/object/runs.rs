@@ -6,6 +6,7 @@
 
 use core::ops::Range;
 
+use super::page_lock::PageLock;
 use super::radix::{LEAF_PAGES, leaf_end};
 use super::{CacheError, Object, Objects};
 use crate::addr::Pfn;
@@ -213,7 +214,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let gone = pages.iter().copied().filter(|&page| {
             let is_last = memory.frame(page).put_if_last();
             if !is_last {
-                self.locks.unlock(memory, pin, page);
+                self.locks.unlock(memory, pin, PageLock::held(page));
                 memory.put(pin, page);
             }
             is_last

@@ -2,6 +2,7 @@
 
 use std::boxed::Box;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::vec;
 use std::vec::Vec;
 
@@ -164,18 +165,22 @@ fn a_page_lock_has_one_holder_and_waiters_that_look_again() {
     let memory = PhysicalMemory::new(TestMachine::without_preemption(64)).unwrap();
     let page = (memory.alloc(&memory.pin(), Request::page(Site::CachePage))).unwrap();
     let locks = PageLocks::default();
-    assert!(locks.try_lock(&memory, page));
-    assert!(!locks.try_lock(&memory, page));
+    let lock = Mutex::new(locks.try_lock(&memory, page));
+    let unlock = || {
+        let lock = lock.lock().unwrap().take();
+        locks.unlock(&memory, &memory.pin(), lock.expect("it is held"));
+    };
+    assert_eq!(locks.try_lock(&memory, page), None);
     let wait = || locks.wait(&memory, page, &|| memory.pin());
     let machine = memory.platform();
     machine.run(&[&|| assert!(wait(), "the lock is held"), &|| {
         assert!(memory.frame(page).has(Flags::WAITERS));
-        locks.unlock(&memory, &memory.pin(), page);
+        unlock();
         assert!(!memory.frame(page).has(Flags::WAITERS), "they were woken");
     }]);
     machine.run(&[&|| assert!(!wait(), "nothing to wait for")]);
-    assert!(locks.try_lock(&memory, page));
-    locks.unlock(&memory, &memory.pin(), page);
+    *lock.lock().unwrap() = locks.try_lock(&memory, page);
+    unlock();
     assert!(!memory.frame(page).has(Flags::LOCKED));
 }
 
@@ -255,15 +260,16 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
     let CachedPage::Fill(first) = page(4) else {
         panic!("a new page has to be filled");
     };
-    assert_eq!(page(4), CachedPage::Locked(first));
-    memory.put(&pin, first);
+    assert_eq!(page(4), CachedPage::Locked(first.page()));
+    memory.put(&pin, first.page());
     objects.fill_failed(&memory, &pin, first);
     assert_eq!(objects.find(file).unwrap().cached(), 0);
     let CachedPage::Fill(second) = page(4) else {
         panic!("the next one tries again");
     };
+    let filled = second.page();
     objects.filled(&memory, &pin, second);
-    assert_eq!(page(4), CachedPage::Ready(second));
+    assert_eq!(page(4), CachedPage::Ready(filled));
     let shared = objects
         .create(&memory, &pin, ObjectKind::SharedMemory, 1 << 12, 0)
         .unwrap();

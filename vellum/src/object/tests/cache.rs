@@ -25,10 +25,11 @@ fn filled(objects: &Cache, memory: &Memory, file: ObjectId, index: u64) -> Pfn {
     let page = objects
         .page(memory, &pin, (file.handle, index), GroupId::ROOT)
         .unwrap();
-    let CachedPage::Fill(page) = page else {
+    let CachedPage::Fill(lock) = page else {
         panic!("a new page of a file has to be filled, not {page:?}");
     };
-    objects.filled(memory, &pin, page);
+    let page = lock.page();
+    objects.filled(memory, &pin, lock);
     memory.put(&pin, page);
     page
 }
@@ -46,9 +47,9 @@ fn a_page_is_attached_only_unlocked_and_below_the_end_of_its_object() {
     };
     assert!(is_attached(id));
     assert!(!is_attached(other), "another object");
-    assert!(objects.locks.try_lock(&memory, page));
+    let lock = objects.locks.try_lock(&memory, page).unwrap();
     assert!(!is_attached(id), "locked");
-    objects.locks.unlock(&memory, &memory.pin(), page);
+    objects.locks.unlock(&memory, &memory.pin(), lock);
     let object = objects.get(id.handle);
     objects.set_size_then(object, (4 << 12, 4), || ());
     assert!(!is_attached(id), "behind the end");
@@ -57,7 +58,9 @@ fn a_page_is_attached_only_unlocked_and_below_the_end_of_its_object() {
     // With a reference the frame stays what it is when it has left the cache.
     let pin = memory.pin();
     assert!(memory.frame(page).try_get(Turn::at(&pin, page.0)));
-    objects.detach(&memory, &pin, object, 4, page);
+    let lock = objects.locks.try_lock(&memory, page).unwrap();
+    objects.detach(&memory, &pin, object, 4, &lock);
+    objects.locks.unlock(&memory, &pin, lock);
     assert!(!is_attached(id), "detached");
 }
 
@@ -108,7 +111,7 @@ fn a_run_of_pages_leaves_without_what_others_have_put_between_them() {
         .collect();
     let locked = [pages[0], pages[1], pages[3]];
     for page in locked {
-        assert!(objects.locks.try_lock(&memory, page));
+        assert!(objects.locks.try_lock(&memory, page).is_some());
     }
     let (pin, object) = (memory.pin(), objects.get(id.handle));
     objects.detach_run(&memory, &pin, object, 0..5, &locked);

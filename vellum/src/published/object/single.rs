@@ -4,16 +4,16 @@
 use crate::addr::Pfn;
 use crate::design::{AccessMarks, Design, FlagUpdates};
 use crate::frame::{Flags, Frame, Kind, PhysicalMemory, Request, Site};
-use crate::object::{CacheError, Objects};
+use crate::object::{CacheError, Objects, PageLock};
 use crate::platform::{GroupId, Platform};
 use crate::sync::Pin;
 
 /// A page of an object that somebody asked for, to have it locked.
 pub(crate) enum LockedPage {
-    /// Locked by the caller, who has a reference.
-    Found(Pfn),
+    /// With a reference.
+    Found(PageLock),
     /// The same, and new: the caller has to fill it.
-    Made(Pfn),
+    Made(PageLock),
     /// Locked by somebody else; the caller has a reference and waits.
     Busy(Pfn),
     /// In swap.
@@ -48,14 +48,14 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     ) -> LockedPage {
         let object = self.get(handle);
         while let Some(page) = self.lookup(memory, pin, object, index) {
-            if !self.locks.try_lock(memory, page) {
+            let Some(lock) = self.locks.try_lock(memory, page) else {
                 return LockedPage::Busy(page);
-            }
+            };
             let frame = memory.frame(page);
             if frame.owner() == handle && frame.index() == index {
-                return LockedPage::Found(page);
+                return LockedPage::Found(lock);
             }
-            self.locks.unlock(memory, pin, page);
+            self.locks.unlock(memory, pin, lock);
             memory.put(pin, page);
         }
         match self.slot_at(pin, object, index) {
@@ -81,8 +81,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             if !matches!(found, LockedPage::Absent) {
                 return Ok(found);
             }
-            if let Some(page) = self.make_locked(memory, pin, design, (handle, index), payer)? {
-                return Ok(LockedPage::Made(page));
+            if let Some(lock) = self.make_locked(memory, pin, design, (handle, index), payer)? {
+                return Ok(LockedPage::Made(lock));
             }
         }
     }
@@ -96,7 +96,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         design: &Design,
         (handle, index): (u32, u64),
         payer: GroupId,
-    ) -> Result<Option<Pfn>, CacheError> {
+    ) -> Result<Option<PageLock>, CacheError> {
         let object = self.get(handle);
         if self.charge(object, 1) == 0 {
             return Err(CacheError::Full);
@@ -113,6 +113,6 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         frame.set_kind_with(Kind::Object, Flags::LOCKED);
         mark_new(frame, design, object.is_file());
         let is_in = self.insert_made(memory, pin, (handle, index), page);
-        Ok(is_in.then_some(page))
+        Ok(is_in.then(|| PageLock::held(page)))
     }
 }

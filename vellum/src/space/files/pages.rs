@@ -13,7 +13,7 @@ use super::write::{self, Written};
 use crate::addr::Pfn;
 use crate::design::AccessMarks;
 use crate::frame::Flags;
-use crate::object::{Inserted, Object};
+use crate::object::{Inserted, Object, PageLock};
 use crate::platform::Platform;
 use crate::published::object::LockedPage;
 use crate::rmap::ReverseMap;
@@ -24,9 +24,8 @@ use crate::sync::Pin;
 use crate::table::Format;
 
 /// A page that is locked for a write.
-#[derive(Clone, Copy)]
 struct Begun {
-    page: Pfn,
+    lock: PageLock,
     /// Nobody has seen it unlocked.
     is_new: bool,
 }
@@ -71,13 +70,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .objects
             .find_or_make_locked(&self.memory, &pin, design, place, payer)?;
         let begun = match found {
-            LockedPage::Found(page) => Begun {
-                page,
+            LockedPage::Found(lock) => Begun {
+                lock,
                 is_new: false,
             },
-            LockedPage::Made(page) => {
-                self.note_inserted(&pin, page, Inserted::Cache);
-                Begun { page, is_new: true }
+            LockedPage::Made(lock) => {
+                self.note_inserted(&pin, lock.page(), Inserted::Cache);
+                Begun { lock, is_new: true }
             }
             LockedPage::Busy(page) => {
                 drop(pin);
@@ -91,18 +90,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             LockedPage::Absent => return Ok(Written::NOTHING),
         };
-        let is_ready = self.memory.frame(begun.page).has(Flags::UPTODATE);
+        let is_ready = self.memory.frame(begun.lock.page()).has(Flags::UPTODATE);
         if !is_ready && self.keeps_bytes(object, index, &rest.bytes) {
             self.read_first(pin, handle, index, begun)?;
             return Ok(Written::NOTHING);
         }
-        let written = self.fill_locked(&pin, object, begun, rest, give);
-        let Some(written) = written else {
-            // The store has what was not put.
-            self.read_first(pin, handle, index, begun)?;
-            return Ok(Written::NOTHING);
-        };
-        Ok(written)
+        match self.fill_locked(&pin, object, begun, rest, give) {
+            Ok(written) => Ok(written),
+            Err(begun) => {
+                // The store has what was not put.
+                self.read_first(pin, handle, index, begun)?;
+                Ok(Written::NOTHING)
+            }
+        }
     }
 
     /// A locked page that is not up to date has to be read before a part of it is
@@ -121,20 +121,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Unlocks a page that was not written. If it is not up to date it leaves the cache.
     fn abandon(&self, pin: &Pin<'_>, begun: Begun) {
-        let Begun { page, is_new } = begun;
+        let Begun { lock, is_new } = begun;
+        let page = lock.page();
         if is_new {
             self.note_removed(pin, page);
         }
         if self.memory.frame(page).has(Flags::UPTODATE) {
-            self.objects.locks.unlock(&self.memory, pin, page);
+            self.objects.locks.unlock(&self.memory, pin, lock);
             self.memory.put(pin, page);
         } else {
-            self.objects.fill_failed(&self.memory, pin, page);
+            self.objects.fill_failed(&self.memory, pin, lock);
         }
     }
 
-    /// Fills, marks and unlocks a page. `None`, and the page is still locked, if the
-    /// source gave too little and the store has the rest.
+    /// Fills, marks and unlocks a page. Gives it back, still locked, if the source gave too
+    /// little and the store has the rest.
     fn fill_locked(
         &self,
         pin: &Pin<'_>,
@@ -142,10 +143,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         begun: Begun,
         rest: &write::Rest,
         give: &mut impl FnMut(usize, &mut super::parts::Filling<'_, P>),
-    ) -> Option<Written> {
-        let Begun { page, is_new } = begun;
+    ) -> Result<Written, Begun> {
+        let page = begun.lock.page();
         let frame = self.memory.frame(page);
-        self.mark_accessed_first(pin, begun);
+        self.mark_accessed_first(pin, &begun);
         let place = rest.bytes.start;
         let part = self.part_of_page(place, rest.bytes.end);
         let start = part.start;
@@ -160,11 +161,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !frame.has(Flags::UPTODATE) {
             let starts_below_end = place - (start as u64) < object.size();
             if over && object.is_file() && starts_below_end {
-                return None;
+                return Err(begun);
             }
             if put == 0 {
                 self.abandon(pin, begun);
-                return Some(Written { bytes: 0, over });
+                return Ok(Written { bytes: 0, over });
             }
             filling.page.zero(0..start);
             filling.page.zero(start + put..self.memory.frame_size());
@@ -179,17 +180,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         } else {
             frame.set_if_clear(Flags::DIRTY);
         }
-        debug_assert!(!is_new || frame.has(Flags::UPTODATE));
-        self.objects.locks.unlock(&self.memory, pin, page);
+        debug_assert!(!begun.is_new || frame.has(Flags::UPTODATE));
+        self.objects.locks.unlock(&self.memory, pin, begun.lock);
         self.memory.put(pin, page);
-        Some(Written { bytes: put, over })
+        Ok(Written { bytes: put, over })
     }
 
     /// With `accessed=init`, marks a page as used when it is found. One that was made
     /// has its mark since before anybody could see it.
-    fn mark_accessed_first(&self, pin: &Pin<'_>, begun: Begun) {
+    fn mark_accessed_first(&self, pin: &Pin<'_>, begun: &Begun) {
         if self.design.access_marks == AccessMarks::Init && !begun.is_new {
-            self.note_touched(pin, begun.page);
+            self.note_touched(pin, begun.lock.page());
         }
     }
 
@@ -289,8 +290,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             };
         }
         match self.objects.find_locked(&self.memory, pin, handle, index) {
-            LockedPage::Found(page) | LockedPage::Made(page) => {
-                self.objects.locks.unlock(&self.memory, pin, page);
+            LockedPage::Found(lock) | LockedPage::Made(lock) => {
+                let page = lock.page();
+                self.objects.locks.unlock(&self.memory, pin, lock);
                 PageStep::Page(page)
             }
             LockedPage::Busy(page) => {
@@ -311,9 +313,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         locked: &[Pfn],
     ) {
         for &page in locked {
-            let index = self.memory.frame(page).index();
-            self.objects.detach(&self.memory, pin, object, index, page);
-            self.objects.locks.unlock(&self.memory, pin, page);
+            let (index, lock) = (self.memory.frame(page).index(), PageLock::held(page));
+            self.objects.detach(&self.memory, pin, object, index, &lock);
+            self.objects.locks.unlock(&self.memory, pin, lock);
         }
         self.note_removed_all(pin, locked);
         for &page in locked {

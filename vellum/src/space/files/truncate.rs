@@ -17,7 +17,7 @@ use core::ops::{ControlFlow, Range};
 
 use crate::addr::{PageRange, Pfn};
 use crate::frame::{Flags, Frame, Kind};
-use crate::object::{ObjectId, Pass, RUN_PAGES, run_length};
+use crate::object::{ObjectId, PageLock, Pass, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::space::leaves::zap::Zap;
@@ -32,10 +32,10 @@ use crate::sync::{Pin, Turn};
 use crate::table::{Entry, Format, Users};
 use crate::tree::IntervalItem;
 
-/// A page of an object, locked for us.
+/// A page of an object, to be locked.
 pub(super) enum NextPage {
     /// With a reference.
-    Page(u64, Pfn),
+    Page(u64, PageLock),
     /// Somebody else has it; a reference comes with it.
     Busy(Pfn),
     /// Look again.
@@ -45,11 +45,11 @@ pub(super) enum NextPage {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Removes every mapping of a page that leaves its object and whose page lock is
-    /// ours, with a reference. If its content stays somewhere, the marks of its entries go to
+    /// Removes every mapping of a page that leaves its object. The caller has a reference. If its content stays somewhere, the marks of its entries go to
     /// the page, and an entry of a locked range ends the attempt; otherwise nobody asks any more
     /// whether it is dirty.
-    pub(in crate::space) fn unmap_page(&self, pin: &Pin<'_>, page: Pfn, content_stays: bool) {
+    pub(in crate::space) fn unmap_page(&self, pin: &Pin<'_>, lock: &PageLock, content_stays: bool) {
+        let page = lock.page();
         let env = self.env(pin);
         let frame = self.memory.frame(page);
         let kind = self.cache_kind(frame.owner());
@@ -108,16 +108,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !self.memory.frame(page).try_get(Turn::at(pin, page.0)) {
             return NextPage::Again;
         }
-        if !self.objects.locks.try_lock(&self.memory, page) {
+        let Some(lock) = self.objects.locks.try_lock(&self.memory, page) else {
             return NextPage::Busy(page);
-        }
+        };
         let frame = self.memory.frame(page);
         if frame.kind() != Kind::Object || frame.owner() != handle || frame.index() != index {
-            self.objects.locks.unlock(&self.memory, pin, page);
+            self.objects.locks.unlock(&self.memory, pin, lock);
             self.memory.put(pin, page);
             return NextPage::Again;
         }
-        NextPage::Page(index, page)
+        NextPage::Page(index, lock)
     }
 
     /// Takes every page of `range` out of an object, whose range the caller holds or
@@ -160,11 +160,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     drop(pin);
                     self.wait_for_page(page);
                 }
-                NextPage::Page(index, page) => {
-                    self.unmap_page(&pin, page, false);
+                NextPage::Page(index, lock) => {
+                    let page = lock.page();
+                    self.unmap_page(&pin, &lock, false);
                     let object = self.objects.get(handle);
-                    self.objects.detach(&self.memory, &pin, object, index, page);
-                    self.objects.locks.unlock(&self.memory, &pin, page);
+                    self.objects
+                        .detach(&self.memory, &pin, object, index, &lock);
+                    self.objects.locks.unlock(&self.memory, &pin, lock);
                     self.note_removed(&pin, page);
                     // Ours and the cache's.
                     self.memory.put(&pin, page);
@@ -197,13 +199,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 // Needs no reference: nobody else takes it out, but whoever could not fill it,
                 // and then its frame is not used anew while we are pinned.
                 let frame = self.memory.frame(page);
-                if !self.objects.locks.try_lock(&self.memory, page) {
+                let Some(lock) = self.objects.locks.try_lock(&self.memory, page) else {
                     done = index;
-                } else if frame.owner() != handle {
-                    self.objects.locks.unlock(&self.memory, pin, page);
+                    return;
+                };
+                if frame.owner() != handle {
+                    self.objects.locks.unlock(&self.memory, pin, lock);
                     done = index;
                 } else {
-                    locked[count] = page;
+                    locked[count] = lock.page();
                     count += 1;
                 }
             });
@@ -214,7 +218,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Frame::fence_after_locks();
         for &page in locked {
             if self.memory.frame(page).counts().maps() > 0 {
-                self.unmap_page(pin, page, false);
+                self.unmap_page(pin, &PageLock::held(page), false);
             }
         }
         #[cfg(feature = "published")]

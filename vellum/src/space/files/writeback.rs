@@ -16,7 +16,7 @@ use super::open::OpenFile;
 use super::truncate::NextPage;
 use crate::addr::Pfn;
 use crate::frame::Flags;
-use crate::object::{ObjectId, ObjectKind, RUN_PAGES, run_length};
+use crate::object::{ObjectId, ObjectKind, PageLock, RUN_PAGES, run_length};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
@@ -47,6 +47,18 @@ pub(super) struct WrittenBack {
     next: u64,
     /// If the store refused a page.
     pub error: Option<IoError>,
+}
+
+/// Why a run of dirty pages ended.
+enum Ended {
+    /// There is no page left.
+    All,
+    /// Somebody else has the next one; a reference comes with it.
+    Busy(Pfn),
+    /// Look again.
+    Again,
+    /// The next one is not of this run, or enough were looked at.
+    Here,
 }
 
 /// Pages in a row, locked, with a reference each, and not dirty any more.
@@ -80,11 +92,11 @@ impl DirtyRun {
         self.len == 0 || self.first + self.len as u64 == index
     }
 
-    fn push(&mut self, index: u64, page: Pfn, is_pinned: bool) {
+    fn push(&mut self, index: u64, lock: PageLock, is_pinned: bool) {
         if self.len == 0 {
             self.first = index;
         }
-        self.frames[self.len] = page;
+        self.frames[self.len] = lock.page();
         self.pinned |= u64::from(is_pinned) << self.len;
         self.len += 1;
     }
@@ -184,7 +196,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let ObjectKind::File { store } = self.objects.get(handle).kind() {
             self.give_run(store, handle, &run, &mut done);
         }
-        if let NextPage::Busy(page) = ended {
+        if let Ended::Busy(page) = ended {
             self.memory.put(&self.pin(), page);
         }
         (done.pages, done.error.is_some())
@@ -207,10 +219,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     drop(pin);
                     self.wait_for_page(page);
                 }
-                NextPage::Page(index, page) => {
+                NextPage::Page(index, lock) => {
                     self.objects
                         .mark_dirty(&self.memory, &pin, object, index..index + 1);
-                    self.release_page(&pin, page);
+                    self.release_page(&pin, lock);
                     range.start = index + 1;
                 }
             }
@@ -218,8 +230,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Unlocks a page and drops the reference that came with its lock.
-    fn release_page(&self, pin: &Pin<'_>, page: Pfn) {
-        self.objects.locks.unlock(&self.memory, pin, page);
+    fn release_page(&self, pin: &Pin<'_>, lock: PageLock) {
+        let page = lock.page();
+        self.objects.locks.unlock(&self.memory, pin, lock);
         self.memory.put(pin, page);
     }
 
@@ -248,21 +261,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     spins = 0;
                     self.give_run(store, handle, &run, &mut done);
                 }
-                NextPage::End => {
+                Ended::All => {
                     done.next = 0;
                     break;
                 }
-                NextPage::Again => {
+                Ended::Again => {
                     self.memory.platform().relax(spins);
                     spins += 1;
                 }
-                NextPage::Busy(page) => {
+                Ended::Busy(page) => {
                     self.wait_for_page(page);
                     continue;
                 }
-                NextPage::Page(..) => {}
+                Ended::Here => {}
             }
-            if let NextPage::Busy(page) = ended {
+            if let Ended::Busy(page) = ended {
                 self.memory.put(&self.pin(), page);
             }
         }
@@ -270,8 +283,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Locks dirty pages in a row, from `next` on, and takes their marks away. Returns why
-    /// it stopped: what it found instead of a page that goes on, with a reference if that
-    /// is somebody else's; a page that is not in the run has been released.
+    /// it stopped.
     fn collect(
         &self,
         handle: u32,
@@ -279,42 +291,44 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         end: u64,
         wanted: Selection,
         run: &mut DirtyRun,
-    ) -> NextPage {
+    ) -> Ended {
         let object = self.objects.get(handle);
         let pin = self.pin();
         for _ in 0..PAGES_A_PIN {
             if wanted == Selection::Marked {
                 match self.objects.next_marked(&pin, object, *next..end) {
                     Some(index) => *next = index,
-                    None => return NextPage::End,
+                    None => return Ended::All,
                 }
             }
-            let (index, page) = match self.lock_next(&pin, handle, *next..end) {
-                NextPage::Page(index, page) => (index, page),
-                other => return other,
+            let (index, lock) = match self.lock_next(&pin, handle, *next..end) {
+                NextPage::Page(index, lock) => (index, lock),
+                NextPage::Busy(page) => return Ended::Busy(page),
+                NextPage::Again => return Ended::Again,
+                NextPage::End => return Ended::All,
             };
             if !run.goes_on_with(index) {
-                self.release_page(&pin, page);
-                return NextPage::Page(index, page);
+                self.release_page(&pin, lock);
+                return Ended::Here;
             }
             *next = index + 1;
-            self.take_dirty_marks(&pin, page);
-            let frame = self.memory.frame(page);
+            self.take_dirty_marks(&pin, lock.page());
+            let frame = self.memory.frame(lock.page());
             let marked = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
             let written = self
                 .objects
                 .mark_clean(&self.memory, &pin, object, index..index + 1);
             if marked || written {
                 frame.set(Flags::WRITEBACK);
-                run.push(index, page, frame.counts().pins() > 0);
+                run.push(index, lock, frame.counts().pins() > 0);
             } else {
-                self.release_page(&pin, page);
+                self.release_page(&pin, lock);
                 if run.len > 0 {
-                    return NextPage::Page(index, page);
+                    return Ended::Here;
                 }
             }
         }
-        NextPage::Page(*next, Pfn::NONE)
+        Ended::Here
     }
 
     /// Writes a run and releases its pages. If the store refuses the whole, each page is
@@ -350,7 +364,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
             frame.clear(Flags::WRITEBACK);
-            self.release_page(&pin, page);
+            self.release_page(&pin, PageLock::held(page));
         }
     }
 }

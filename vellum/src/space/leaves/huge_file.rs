@@ -13,7 +13,7 @@
 use crate::addr::{Access, Pfn};
 use crate::design::FileHuge;
 use crate::frame::{Request, Site};
-use crate::object::{NewPages, Object, ObjectKind, RUN_PAGES};
+use crate::object::{NewPages, Object, ObjectKind, PageLock, RUN_PAGES};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FaultError;
@@ -81,7 +81,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         // Others made some of them meanwhile, or a node could not be had.
         for step in 0..made {
-            (self.objects).fill_failed(&self.memory, pin, block.offset(step));
+            let lock = PageLock::held(block.offset(step));
+            self.objects.fill_failed(&self.memory, pin, lock);
         }
         None
     }

@@ -19,7 +19,7 @@
 
 use crate::addr::Pfn;
 use crate::frame::{Flags, Kind};
-use crate::object::Object;
+use crate::object::{Object, PageLock};
 use crate::platform::Platform;
 use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Rule, Taken, Used, Walked, judge};
 use crate::rmap::{ReverseMap, Verdict};
@@ -135,12 +135,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(found) = self.find_cached(&pin, page) else {
             return Attempt::Done(Taken::Gone);
         };
-        if !self.objects.locks.try_lock(&self.memory, page) {
+        let Some(lock) = self.objects.locks.try_lock(&self.memory, page) else {
             self.memory.put(&pin, page);
             return Attempt::Done(Taken::Kept);
-        }
-        let attempt = self.evict_locked(&pin, &found, rule);
-        self.objects.locks.unlock(&self.memory, &pin, page);
+        };
+        let attempt = self.evict_locked(&pin, &found, &lock, rule);
+        self.objects.locks.unlock(&self.memory, &pin, lock);
         self.memory.put(&pin, page);
         if matches!(attempt, Attempt::Done(Taken::Freed)) {
             // The cache's.
@@ -149,9 +149,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         attempt
     }
 
-    /// The same of a page whose lock is ours, with a reference. If it leaves, the cache's
-    /// reference passes to the caller.
-    fn evict_locked(&self, pin: &Pin<'_>, found: &FoundPage<'_, R::Object>, rule: Rule) -> Attempt {
+    /// The same of a page that is locked. If it leaves, the cache's reference passes to the
+    /// caller.
+    fn evict_locked(
+        &self,
+        pin: &Pin<'_>,
+        found: &FoundPage<'_, R::Object>,
+        lock: &PageLock,
+        rule: Rule,
+    ) -> Attempt {
         let &FoundPage {
             page,
             object,
@@ -186,7 +192,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(held) = object.writers.try_lock(&(index..index + 1), pin) else {
             return Attempt::Done(Taken::Kept);
         };
-        self.unmap_page(pin, page, true);
+        self.unmap_page(pin, lock, true);
         let attempt = if frame.counts().refs() != 2 {
             Attempt::Done(Taken::Kept)
         } else if self.is_dirty(pin, object, index, page) {
@@ -195,7 +201,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // A read of several pages must not have this one as it was and another as it is
             // after somebody has read this one anew and written to both.
             object.cuts.count_one();
-            self.objects.detach(&self.memory, pin, object, index, page);
+            self.objects.detach(&self.memory, pin, object, index, lock);
             if let Some(reclaim) = self.reclaim() {
                 reclaim.evicted(handle, index, page);
             }

@@ -110,7 +110,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             match loading {
                 Loading::Here(frame) => self.memory.put(&self.pin(), frame),
                 Loading::Wait(frame) => self.wait_for_page(frame),
-                Loading::Read(frame) => self.read_swapped(frame)?,
+                Loading::Read(lock) => self.read_swapped(lock)?,
                 Loading::Again => {}
             }
         }
@@ -184,7 +184,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             loop {
                 match self.attempt_back(id, page)? {
                     FaultStep::Wait(frame) => self.wait_for_page(frame),
-                    FaultStep::SwapIn(frame) => self.read_swapped(frame)?,
+                    FaultStep::SwapIn(lock) => self.read_swapped(lock)?,
                     FaultStep::Again => self.give_way(id, &mut tries),
                     FaultStep::Done(_)
                     | FaultStep::Fill(_)

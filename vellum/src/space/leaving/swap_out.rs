@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use crate::addr::{PageRange, Pfn};
 use crate::frame::{Flags, Kind};
+use crate::object::PageLock;
 use crate::platform::Platform;
 use crate::reclaim::Rule;
 use crate::rmap::{ReverseMap, Verdict};
@@ -64,12 +65,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`SwapOutError`].
     pub(crate) fn swap_out_page(&self, page: Pfn) -> Result<u64, SwapOutError> {
         let swap = self.swap().ok_or(SwapOutError::NoSlot)?;
-        let slot = self.unmap_to_swap(swap, page)?;
+        let (slot, lock) = self.unmap_to_swap(swap, page)?;
         let written = swap.write(self.memory.platform(), slot, page);
         let pin = self.pin();
         swap.end_out(&self.memory, &pin, slot, Some(written));
         let is_mapped = self.memory.frame(page).counts().maps() > 0;
-        self.objects.locks.unlock(&self.memory, &pin, page);
+        self.objects.locks.unlock(&self.memory, &pin, lock);
         match written {
             Err(_) => Err(SwapOutError::Io),
             Ok(()) if is_mapped => Err(SwapOutError::InUse),
@@ -77,15 +78,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Replaces the entries of a page. Returns the slot that they name, which is busy, as
-    /// the page lock is held.
-    fn unmap_to_swap(&self, swap: &Swap, page: Pfn) -> Result<u64, SwapOutError> {
+    /// Locks a page and replaces its entries. Returns the slot that they name, which is busy.
+    fn unmap_to_swap(&self, swap: &Swap, page: Pfn) -> Result<(u64, PageLock), SwapOutError> {
         let pin = self.pin();
         let frame = self.memory.frame(page);
         let is_single = frame.kind() == Kind::Anonymous && frame.order() == 0;
-        if !is_single || !self.objects.locks.try_lock(&self.memory, page) {
+        if !is_single {
             return Err(SwapOutError::InUse);
         }
+        let lock = self.objects.locks.try_lock(&self.memory, page);
+        let lock = lock.ok_or(SwapOutError::InUse)?;
         let counts = frame.counts();
         let is_free = counts.maps() > 0 && counts.pins() == 0 && counts.refs() == counts.maps() + 1;
         let slot = match is_free {
@@ -103,12 +105,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             _ => Ok(slot),
         });
-        if replaced.is_err() {
-            self.objects.locks.unlock(&self.memory, &pin, page);
-        } else if frame.counts().maps() == 0 {
-            self.note_removed(&pin, page);
+        match replaced {
+            Ok(slot) => {
+                if frame.counts().maps() == 0 {
+                    self.note_removed(&pin, page);
+                }
+                Ok((slot, lock))
+            }
+            Err(error) => {
+                self.objects.locks.unlock(&self.memory, &pin, lock);
+                Err(error)
+            }
         }
-        replaced
     }
 
     /// Makes entries of the page name the slot, and flushes. Returns how many; those that

@@ -1,7 +1,7 @@
 //! Pages of shared memory on their way to swap (`path/swap_shared.rs` has both ways).
 
 use crate::addr::Pfn;
-use crate::object::SLOTS_END;
+use crate::object::{PageLock, SLOTS_END};
 use crate::platform::{Platform, SlotError};
 use crate::reclaim::{Judgement, Rule, Taken, judge};
 use crate::rmap::ReverseMap;
@@ -13,6 +13,7 @@ use crate::table::Format;
 
 /// A page that is being written.
 struct Leaving {
+    lock: PageLock,
     slot: u64,
     held: HeldRange,
 }
@@ -50,22 +51,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         others: u32,
         rule: Rule,
     ) -> Result<Leaving, Taken> {
-        if !self.objects.locks.try_lock(&self.memory, found.page) {
-            return Err(Taken::Kept);
+        let lock = self.objects.locks.try_lock(&self.memory, found.page);
+        let lock = lock.ok_or(Taken::Kept)?;
+        match self.unmap_shared(pin, swap, found, &lock, others, rule) {
+            Ok((slot, held)) => Ok(Leaving { lock, slot, held }),
+            Err(taken) => {
+                self.objects.locks.unlock(&self.memory, pin, lock);
+                Err(taken)
+            }
         }
-        self.unmap_shared(pin, swap, found, others, rule)
-            .inspect_err(|_| self.objects.locks.unlock(&self.memory, pin, found.page))
     }
 
-    /// [`Vm::begin_shared_out`] of a page whose lock is ours.
+    /// [`Vm::begin_shared_out`] of a page that is locked.
     fn unmap_shared(
         &self,
         pin: &Pin<'_>,
         swap: &Swap,
         found: &FoundPage<'_, R::Object>,
+        lock: &PageLock,
         others: u32,
         rule: Rule,
-    ) -> Result<Leaving, Taken> {
+    ) -> Result<(u64, HeldRange), Taken> {
         let &FoundPage {
             page,
             object,
@@ -90,11 +96,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(Taken::Kept);
         };
         if let Some(slot) = swap.begin_store(&self.memory, pin, u64::from(SLOTS_END)) {
-            self.unmap_page(pin, page, true);
+            self.unmap_page(pin, lock, true);
             // The cache's, ours, and those that the caller knows. Whoever else has one may
             // store to the page.
             if frame.counts().refs() == 2 + others {
-                return Ok(Leaving { slot, held });
+                return Ok((slot, held));
             }
             swap.end_store(&self.memory, pin, slot, None);
         }
@@ -108,7 +114,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         swap: &Swap,
         found: &FoundPage<'_, R::Object>,
-        Leaving { slot, held }: Leaving,
+        Leaving { lock, slot, held }: Leaving,
         written: Result<(), SlotError>,
     ) -> Taken {
         let &FoundPage {
@@ -133,7 +139,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let platform = self.memory.platform();
         object.writers.unlock(held, &self.waits, platform, &pin);
-        self.objects.locks.unlock(&self.memory, &pin, page);
+        self.objects.locks.unlock(&self.memory, &pin, lock);
         self.memory.put(&pin, page);
         let reclaim = self.reclaim();
         match written {

@@ -70,9 +70,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     FaultStep::Done(resolved) => return Ok(resolved),
                     FaultStep::Again => self.give_way(space, &mut tries),
                     FaultStep::Wait(frame) => self.wait_for_page(frame),
-                    FaultStep::Fill(frame) => self.fill_page(frame)?,
+                    FaultStep::Fill(lock) => self.fill_page(lock)?,
                     FaultStep::FillSuperpage(head) => self.read_superpage(head)?,
-                    FaultStep::SwapIn(frame) => self.read_swapped(frame)?,
+                    FaultStep::SwapIn(lock) => self.read_swapped(lock)?,
                     FaultStep::Grow => self.grow_stack(space, page)?,
                 }
                 step = attempt()?;

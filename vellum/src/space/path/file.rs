@@ -4,7 +4,7 @@ use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::design::FileIo;
 use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
-use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind};
+use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind, PageLock};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::error::FaultError;
@@ -38,13 +38,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.note_inserted(fault.pin, frame, Inserted::Cache);
                 Ok(frame)
             }
-            CachedPage::Fill(frame) => Err(FaultStep::Fill(frame)),
+            CachedPage::Fill(lock) => Err(FaultStep::Fill(lock)),
             CachedPage::Locked(frame) => Err(FaultStep::Wait(frame)),
             CachedPage::Swapped(slot) => {
                 match self.load_shared(fault.pin, (view.object, index), slot, payer)? {
                     Loading::Here(frame) => Ok(frame),
                     Loading::Wait(frame) => Err(FaultStep::Wait(frame)),
-                    Loading::Read(frame) => Err(FaultStep::SwapIn(frame)),
+                    Loading::Read(lock) => Err(FaultStep::SwapIn(lock)),
                     Loading::Again => Err(FaultStep::Again),
                 }
             }
@@ -59,10 +59,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = self.objects.get(fault.view().object);
         let again = object.is_file() && fault.access == Access::Write;
         for _ in 0..=u32::from(again) {
-            if !self.objects.locks.try_lock(&self.memory, frame) {
+            let Some(lock) = self.objects.locks.try_lock(&self.memory, frame) else {
                 return Err(FaultStep::Wait(frame));
-            }
-            self.objects.locks.unlock(&self.memory, fault.pin, frame);
+            };
+            self.objects.locks.unlock(&self.memory, fault.pin, lock);
         }
         Ok(frame)
     }
@@ -314,9 +314,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         found.is_some()
     }
 
-    /// Reads a page that is locked for us from its backing store, unlocks it
-    /// and drops the reference that came with the step.
-    pub(super) fn fill_page(&self, frame: Pfn) -> Result<(), FaultError> {
+    /// Reads a page from its backing store, unlocks it and drops the reference that came with
+    /// the step.
+    pub(super) fn fill_page(&self, lock: PageLock) -> Result<(), FaultError> {
+        let frame = lock.page();
         let record = self.memory.frame(frame);
         let object = self.objects.get(record.owner());
         let read = match object.kind() {
@@ -332,10 +333,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let pin = self.pin();
         if let Err(error) = read {
-            self.objects.fill_failed(&self.memory, &pin, frame);
+            self.objects.fill_failed(&self.memory, &pin, lock);
             return Err(error.into());
         }
-        self.page_is_read(&pin, object, frame);
+        self.page_is_read(&pin, object, lock);
         Ok(())
     }
 
@@ -355,7 +356,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     self.note_inserted(&self.pin(), frame, Inserted::Cache);
                     return Ok(frame);
                 }
-                CachedPage::Fill(frame) => self.fill_page(frame)?,
+                CachedPage::Fill(lock) => self.fill_page(lock)?,
                 CachedPage::Locked(frame) => self.wait_for_page(frame),
                 CachedPage::Swapped(slot) => {
                     let loading = {
@@ -365,7 +366,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     match loading {
                         Loading::Here(frame) => return Ok(frame),
                         Loading::Wait(frame) => self.wait_for_page(frame),
-                        Loading::Read(frame) => self.read_swapped(frame)?,
+                        Loading::Read(lock) => self.read_swapped(lock)?,
                         Loading::Again => {}
                     }
                 }

@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use crate::addr::Pfn;
 use crate::frame::{Flags, Kind, NoPage, Request, Site};
-use crate::object::Inserted;
+use crate::object::{Inserted, PageLock};
 use crate::platform::{GroupId, IoError, Platform};
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
@@ -79,34 +79,35 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// Puts a frame into the swap cache for the page of a slot to be read into, locked, with a
-    /// reference for the caller. `None` if somebody else was faster.
+    /// Puts a frame into the swap cache for the page of a slot to be read into, with a reference
+    /// for the caller. `None` if somebody else was faster.
     pub(super) fn begin_swap_in(
         &self,
         pin: &Pin<'_>,
         swap: &Swap,
         (slot, is_wanted): (u64, bool),
         payer: GroupId,
-    ) -> Result<Option<Pfn>, NoPage> {
+    ) -> Result<Option<PageLock>, NoPage> {
         let page = (self.memory).alloc_page(pin, Request::page(Site::SwapIn), payer)?;
         let frame = self.memory.frame(page);
         frame.set_kind_with(Kind::Anonymous, Flags::LOCKED);
         // Until the page is mapped, its index is the slot's number.
         frame.set_index(slot, 0);
         if swap.begin_in(&self.memory, pin, (slot, page), is_wanted) {
-            return Ok(Some(page));
+            return Ok(Some(PageLock::held(page)));
         }
         self.memory.put(pin, page);
         Ok(None)
     }
 
-    /// Reads a page that is in the swap cache, and locked for us, from its area, and with it
+    /// Reads a page that is in the swap cache from its area, and with it
     /// neighbours if there is much memory; unlocks it and drops the reference that came with
     /// the step. An error is that of this fault alone: others that want the page try for
     /// themselves.
     #[cold]
     #[inline(never)]
-    pub(in crate::space) fn read_swapped(&self, page: Pfn) -> Result<(), FaultError> {
+    pub(in crate::space) fn read_swapped(&self, lock: PageLock) -> Result<(), FaultError> {
+        let page = lock.page();
         let slot = self.memory.frame(page).index();
         let Some(swap) = self.swap() else {
             return Err(FaultError::Io);
@@ -135,7 +136,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             });
             let pin = self.pin();
             swap.end_in(&self.memory, &pin, first + step, read.is_ok());
-            self.objects.locks.unlock(&self.memory, &pin, frame);
+            self.objects
+                .locks
+                .unlock(&self.memory, &pin, PageLock::held(frame));
             if frame == page {
                 result = read.map_err(FaultError::from);
             } else if read.is_ok() {
@@ -177,16 +180,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let count = (group.end - group.start) as usize;
         while row.end < count
-            && let Some(frame) = begin(row.end)
+            && let Some(lock) = begin(row.end)
         {
-            frames[row.end] = frame;
+            frames[row.end] = lock.page();
             row.end += 1;
         }
         while row.start > 0
-            && let Some(frame) = begin(row.start - 1)
+            && let Some(lock) = begin(row.start - 1)
         {
             row.start -= 1;
-            frames[row.start] = frame;
+            frames[row.start] = lock.page();
         }
         row
     }

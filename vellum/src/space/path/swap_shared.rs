@@ -12,7 +12,7 @@
 
 use crate::addr::Pfn;
 use crate::frame::NoPage;
-use crate::object::Inserted;
+use crate::object::{Inserted, PageLock};
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
@@ -26,9 +26,8 @@ pub(in crate::space) enum Loading {
     Here(Pfn),
     /// Somebody else transfers it; a reference comes with it.
     Wait(Pfn),
-    /// To be read by the caller ([`Vm::read_swapped`]); it is locked, and a reference comes
-    /// with it.
-    Read(Pfn),
+    /// To be read by the caller ([`Vm::read_swapped`]); a reference comes with it.
+    Read(PageLock),
     /// Somebody else was faster: look again.
     Again,
 }
@@ -68,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
             InSwap::Stored => match self.begin_swap_in(pin, swap, (slot, true), payer)? {
-                Some(page) => Loading::Read(page),
+                Some(lock) => Loading::Read(lock),
                 None => Loading::Again,
             },
         })

@@ -2,6 +2,7 @@
 
 use crate::addr::{Access, Pfn, Vpn};
 use crate::frame::OutOfMemory;
+use crate::object::PageLock;
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap};
 use crate::space::locks::lookup::Entered;
@@ -35,15 +36,13 @@ pub(in crate::space) enum FaultStep {
     Again,
     /// Wait for the page lock; a reference to the page comes with it.
     Wait(Pfn),
-    /// Fill the page from the backing store; it is locked for us, and a
-    /// reference comes with it.
-    Fill(Pfn),
+    /// Fill the page from the backing store; a reference comes with it.
+    Fill(PageLock),
     /// Fill the pages of a superpage, of which this is the first, from the backing store; all are
     /// locked for us, and a reference to each comes with it.
     FillSuperpage(Pfn),
-    /// Read the page, which is in the swap cache and locked for us, from its swap area; a
-    /// reference comes with it.
-    SwapIn(Pfn),
+    /// Read the page, which is in the swap cache, from its swap area; a reference comes with it.
+    SwapIn(PageLock),
     /// Extend the stack above the page.
     Grow,
 }

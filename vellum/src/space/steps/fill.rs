@@ -2,7 +2,7 @@
 
 use crate::addr::Pfn;
 use crate::frame::Flags;
-use crate::object::{Inserted, Object};
+use crate::object::{Inserted, Object, PageLock};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
@@ -30,24 +30,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 // SAFETY: as above.
                 unsafe { platform?.read_page(store, index, frame) }
             });
-            let pin = self.pin();
+            let (pin, lock) = (self.pin(), PageLock::held(frame));
             if let Err(error) = read {
-                self.objects.fill_failed(&self.memory, &pin, frame);
+                self.objects.fill_failed(&self.memory, &pin, lock);
                 failed(index, error);
                 continue;
             }
-            self.page_is_read(&pin, object, frame);
+            self.page_is_read(&pin, object, lock);
         }
     }
 
-    /// A page that is locked for us, with a reference, holds what its store has: it can
-    /// be used from now on.
+    /// A page, to which the caller has a reference, holds what its store has: it can be used
+    /// from now on.
     pub(in crate::space) fn page_is_read(
         &self,
         pin: &Pin<'_>,
         object: &Object<R::Object>,
-        frame: Pfn,
+        lock: PageLock,
     ) {
+        let frame = lock.page();
         let index = self.memory.frame(frame).index();
         let size = object.size();
         let tail = self.within_page(size);
@@ -57,7 +58,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         debug_assert!(self.memory.frame(frame).has(Flags::LOCKED));
         self.events(pin).page_reads.bump();
-        self.objects.filled(&self.memory, pin, frame);
+        self.objects.filled(&self.memory, pin, lock);
         self.note_inserted(pin, frame, Inserted::Cache);
         self.memory.put(pin, frame);
     }

@@ -210,14 +210,17 @@ fn a_page_lock_admits_one_and_wakes_the_other() {
 }
 
 fn fill_locked(model: &Model, cpu: u16) {
-    while !model.locks.try_lock(&model.memory, PAGE) {
+    let lock = loop {
+        if let Some(lock) = model.locks.try_lock(&model.memory, PAGE) {
+            break lock;
+        }
         let pinned = || pin(&model.epochs, cpu);
         model.locks.wait(&model.memory, PAGE, &pinned);
-    }
+    };
     // Pinned before: to pin is a fence, which would order what the lock must.
     let pin = pin(&model.epochs, cpu);
     model.fill();
-    model.locks.unlock(&model.memory, &pin, PAGE);
+    model.locks.unlock(&model.memory, &pin, lock);
 }
 
 /// The table of queues of `pagelock=hashed` is looked at after the lock is free, by
@@ -236,7 +239,7 @@ fn a_page_lock_with_hashed_queues_admits_one_and_wakes_the_other() {
 #[should_panic(expected = "asleep for good")]
 fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
     two_tasks(|model, cpu| {
-        while !model.locks.try_lock(&model.memory, PAGE) {
+        while model.locks.try_lock(&model.memory, PAGE).is_none() {
             let frame = model.memory.frame(PAGE);
             // The lock is looked at first, and the flag set afterwards.
             let locked = frame.has(Flags::LOCKED);
@@ -263,12 +266,15 @@ fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
 fn a_wake_up_for_nobody_listed_is_lost() {
     two_tasks(|model, cpu| {
         let pin = || pin(&model.epochs, cpu);
-        while !model.locks.try_lock(&model.memory, PAGE) {
+        let lock = loop {
+            if let Some(lock) = model.locks.try_lock(&model.memory, PAGE) {
+                break lock;
+            }
             model.memory.frame(PAGE).set(Flags::WAITERS);
             // Asleep without being in the table.
             model.memory.platform().park();
-        }
-        model.locks.unlock(&model.memory, &pin(), PAGE);
+        };
+        model.locks.unlock(&model.memory, &pin(), lock);
     });
 }
 

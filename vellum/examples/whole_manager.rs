@@ -90,7 +90,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     // SAFETY: the layout has a size.
     let ram = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or("no RAM")?;
     let (map, disk) = ([MemoryRange::new(Pfn(0), 512)], RefCell::default());
-    let vm = Manager::new(Board { ram, map, disk }, Design::parse("reclaim=on")?)?;
+    let vm = Manager::new(Board { ram, map, disk }, Design::default().reclaim(true))?;
     vm.swap_on(SwapArea::new(1, 2048))?;
 
     let parent = vm.create_space()?;

@@ -6,22 +6,25 @@
 //! operating system, without the operating system. The embedder supplies the
 //! machine under it ([`platform::Machine`]), how tasks sleep ([`platform::Sleep`]), and, as far as
 //! there are any, stores of files ([`platform::Store`]) and decisions of its own
-//! ([`platform::Policy`]). Here is one CPU with 16 MiB of memory, and a
-//! process that forks:
+//! ([`platform::Policy`]). Here is one CPU with 2 MiB of memory and a disk, and a process that
+//! forks, maps a file, and uses more memory than there is:
 //!
 //! ```
-//! use core::ptr::NonNull;
+//! use std::{cell::RefCell, collections::HashMap, ptr::NonNull};
 //! use vellum::addr::{Access, Pfn, Prot};
 //! use vellum::platform::*;
-//! use vellum::rmap::Family;
-//! use vellum::space::MapRequest;
-//! use vellum::table::X86_64;
-//! use vellum::{Design, SpaceId, Vm};
+//! use vellum::space::{FileRequest, MapRequest};
+//! use vellum::sync::bytes::FrameBytes;
+//! use vellum::{Design, SpaceId, Vm, rmap::Family, swap::SwapArea, table::X86_64};
 //!
-//! struct Board { ram: NonNull<u8>, map: [MemoryRange; 1] }
+//! struct Board {
+//!     ram: NonNull<u8>,
+//!     map: [MemoryRange; 1],
+//!     disk: RefCell<HashMap<(u64, u64), [u8; 4096]>>,
+//! }
 //! # unsafe impl Sync for Board {}
 //!
-//! // SAFETY: one CPU, one thread; `ram` is 16 MiB that nobody else uses.
+//! // SAFETY: one CPU, one thread; `ram` is 2 MiB that nobody else uses.
 //! unsafe impl Machine for Board {
 //!     fn cpus(&self) -> usize { 1 }
 //!     fn memory_map(&self) -> &[MemoryRange] { &self.map }
@@ -35,20 +38,38 @@
 //!     fn park(&self) {}
 //!     fn unpark(&self, _: TaskToken) {}
 //! }
-//! impl Store for Board {}
+//! impl Store for Board {
+//!     unsafe fn read_page(&self, store: u64, index: u64, to: Pfn) -> Result<(), IoError> {
+//!         let page = self.disk.borrow().get(&(store, index)).copied().unwrap_or([0; 4096]);
+//!         unsafe { FrameBytes::new(self.frame(to), 4096) }.write(0, &page);
+//!         Ok(())
+//!     }
+//!     fn write_page(&self, store: u64, index: u64, from: Pfn) -> Result<(), IoError> {
+//!         let mut page = [0; 4096];
+//!         unsafe { FrameBytes::new(self.frame(from), 4096) }.read(0, &mut page);
+//!         self.disk.borrow_mut().insert((store, index), page);
+//!         Ok(())
+//!     }
+//! }
 //! impl Policy for Board {}
 //!
-//! # let layout = std::alloc::Layout::from_size_align(16 << 20, 4096)?;
+//! # let layout = std::alloc::Layout::from_size_align(2 << 20, 4096)?;
 //! # let ram = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or("no memory")?;
-//! let range = MemoryRange { start: Pfn(0), frames: 4096, node: NodeId(0), zone: Zone::Low };
-//! let vm: Vm<Board, X86_64, Family> = Vm::new(Board { ram, map: [range] }, Design::default())?;
+//! let board = Board { ram, map: [MemoryRange::new(Pfn(0), 512)], disk: RefCell::default() };
+//! let design = Design::default().reclaim(true); // or Design::parse("reclaim=on")?
+//! let vm: Vm<Board, X86_64, Family> = Vm::new(board, design)?;
+//! vm.swap_on(SwapArea::new(1, 2048))?; // store 1, 8 MiB
 //!
 //! let parent = vm.create_space()?;
-//! let page = parent.map(&MapRequest::anonymous(64, Prot::READ_WRITE))?;
-//! parent.fault(page.address::<X86_64>(), Access::Write)?; // from the page-fault handler
+//! let memory = parent.map(&MapRequest::anonymous(600, Prot::READ_WRITE))?;
+//! let file = vm.create_file(FileRequest::stored(2, 64 << 10))?;
+//! let view = parent.map(&MapRequest::object(file.id(), 0, 16, Prot::READ))?;
 //! let child = parent.fork()?;
-//! child.fault(page.address::<X86_64>(), Access::Write)?; // copies the page
-//! assert_ne!(parent.translate(page)?, child.translate(page)?);
+//! for page in 0..600 {
+//!     // What the page-fault handler calls.
+//!     child.fault((memory.0 + page) << 12, Access::Write)?;
+//! }
+//! child.fault(view.0 << 12, Access::Read)?; // reads the file
 //!
 //! // Where no borrow of the manager can lie, its name does.
 //! let task: SpaceId = child.id();
@@ -61,7 +82,9 @@
 //! concerns the whole: memory, swap areas, reclaim, statistics. All else is a method of what it
 //! concerns: a [`Space`](space::Space), a [`File`](space::File), which may be shared memory, a
 //! [`Group`](space::Group), a [`Mount`](space::Mount). These are a name and a borrow of the
-//! manager, and can be copied. Each call looks whether what it names is still there.
+//! manager, and can be copied. Each call looks whether what it names is still there. What the
+//! manager does, and how, is a [`Design`]: options with values, set by methods or read from a
+//! string as kernels have it on their command lines.
 //!
 //! # What may be relied on
 //! * After [`Vm::new`] the crate asks the global allocator for nothing (invariant 13): its

@@ -409,7 +409,7 @@ impl Values for u32 {
 macro_rules! options {
     ($($(#[$about:meta])* $name:literal $field:ident: $type:ty = $default:literal
        $(, only with $of:literal = [$($with:literal),+])?
-       $(, published $published:expr)?;
+       $(, published $published:expr)? $(, set by $who:ident)?;
        $summary:literal; $source:literal;)+) => {
         /// The options as values.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -444,6 +444,11 @@ macro_rules! options {
             },)+
         ];
 
+        /// What embedders choose, option by option.
+        impl Design {
+            $(options! { @set $($who)? $field: $type, $name, $summary })+
+        }
+
         impl Design {
             /// Looks whether this build has all that the design names.
             pub(crate) fn check_built_in(&self) -> Result<(), DesignError> {
@@ -472,6 +477,15 @@ macro_rules! options {
                 let _ = separator;
                 Ok(())
             }
+        }
+    };
+    (@set $field:ident: $type:ty, $name:literal, $summary:literal) => {};
+    (@set embedders $field:ident: $type:ty, $name:literal, $summary:literal) => {
+        #[doc = concat!("This design with another value of `", $name, "=`: ", $summary, ".")]
+        #[must_use]
+        pub const fn $field(mut self, value: $type) -> Design {
+            self.$field = value;
+            self
         }
     };
     (@check $value:expr, $name:literal) => {};
@@ -512,7 +526,7 @@ options! {
     "pmaplock" pmap_lock: PmapLock = "table", only with "rmap" = ["pv"];
         "pv: page tables are locked one by one, or all of an address space together";
         "PMAP_LOCK of FreeBSD, held while any entry of the space changes";
-    "ptepage" table_source: TableSource = "noted", published &["quicklist", "warm", "depot"];
+    "ptepage" table_source: TableSource = "noted", published &["quicklist", "warm", "depot"], set by embedders;
         "where page-table pages come from";
         "quicklists (Holt 2004) against allocating and zeroing each (Miller 2007)";
     "quicklevels" quick_levels: QuickLevels = "unified", only with "ptepage" = ["quicklist"];
@@ -528,44 +542,44 @@ options! {
     "format" format: TableFormat = "x86-64";
         "page tables of which architecture; replays fold pages onto larger ones";
         "table pages of 16 KiB on ia64 (Miller 2007); the architectures' manuals";
-    "userpte" user_tables: UserTables = "auto", only with "format" = ["x86-pae"];
+    "userpte" user_tables: UserTables = "auto", only with "format" = ["x86-pae"], set by embedders;
         "whether page tables lie in high memory, on machines that have some";
         "userpte=nohigh (Campbell 2010): high tables cost a window each time";
     /// A power of two.
-    "faultaround" fault_around: u32 = "16";
+    "faultaround" fault_around: u32 = "16", set by embedders;
         "pages of a file that one read fault maps if they are cached";
         "fault-around (Shutemov 2014), 64 KiB in Linux";
     "faultlock" fault_lock: FaultLock = "none";
         "whether a fault keeps all others of its space out, with one spin lock";
         "page_table_lock against page table entries changed atomically (Lameter 2004)";
-    "superpage" superpages: Superpages = "off";
+    "superpage" superpages: Superpages = "off", set by embedders;
         "whether private memory is mapped in superpages: whole at the first use, or when full";
         "transparent huge pages (Arcangeli 2011) against reservations (Navarro 2002)";
-    "huge" huge: HugePages = "never";
+    "huge" huge: HugePages = "never", set by embedders;
         "whether shared memory and tmpfs are kept and mapped in superpages: not, where told, or everywhere";
         "huge= of tmpfs mounts (Shutemov 2016), Linux 4.8";
-    "filehuge" file_huge: FileHuge = "never";
+    "filehuge" file_huge: FileHuge = "never", set by embedders;
         "whether files of a backing store are read 2 MiB at a time, and mapped so until somebody stores";
         "read-only huge pages of files (Liu 2019), Linux 5.4";
-    "folio" folio: Folio = "off";
+    "folio" folio: Folio = "off", set by embedders;
         "the most private memory that a first store maps at once, page by page, from one run of frames";
         "large folios for anonymous memory (Roberts 2023), Linux 6.8; page clusters";
-    "contiguous" contiguous: bool = "off", only with "folio" = ["64k", "128k", "256k", "512k", "1m", "advise"];
+    "contiguous" contiguous: bool = "off", only with "folio" = ["64k", "128k", "256k", "512k", "1m", "advise"], set by embedders;
         "whether entries of folios say that they are contiguous, on AArch64 and RISC-V with pages of 4 KiB";
         "contpte (Roberts 2024), Linux 6.9; Svnapot";
     "regions" region_index: RegionIndex = "auto";
         "how an object's regions are found: by interval trees, one or several, or lists searched whole";
         "i_mmap lists until 2004, then priority search trees (Lakhan 2004); several are ours";
-    "forkcopy" fork_copy: ForkCopy = "needed";
+    "forkcopy" fork_copy: ForkCopy = "needed", set by embedders;
         "whether fork copies entries that a fault would find again";
         "lazy fork of file mappings (Piggin 2005); kernels of 2003 copied all";
-    "reclaim" reclaim: bool = "off";
+    "reclaim" reclaim: bool = "off", set by embedders;
         "whether pages of files leave memory when it runs short, and calls that ran out start over";
         "kswapd and try_to_free_pages (Torvalds 1994); without, memory that is full is an error";
-    "aging" page_aging: PageAging = "lru", only with "reclaim" = ["on"];
+    "aging" page_aging: PageAging = "lru", only with "reclaim" = ["on"], set by embedders;
         "reclaim: how pages that have not been used for long are found";
         "split lists (van Riel 2008), refault distance (Weiner 2014); multi-gen LRU (Yu Zhao 2022)";
-    "groups" groups: bool = "off", only with "reclaim" = ["on"];
+    "groups" groups: bool = "off", only with "reclaim" = ["on"], set by embedders;
         "reclaim: whether spaces can be in groups, each with a limit of what it is charged for";
         "memory control groups (Singh and Emelyanov 2008)";
     "fileio" file_io: FileIo = "runs", published &["pages"];

@@ -204,3 +204,16 @@ fn variants_are_all_values_and_what_changes_them() {
     }
     assert!(variants("colour").is_empty());
 }
+
+#[test]
+fn a_design_is_built_option_by_option_as_by_the_string() {
+    let built = Design::default()
+        .superpages(Superpages::Eager)
+        .folio(Folio::UpTo64K)
+        .reclaim(true)
+        .page_aging(PageAging::Generations)
+        .fault_around(4);
+    let read =
+        Design::parse("superpage=eager,folio=64k,reclaim=on,aging=generations,faultaround=4");
+    assert_eq!(Ok(built), read);
+}

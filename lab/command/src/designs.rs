@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use vellum_engine::{Pages, fault_around_of, gives, pages_of};
 use vellum_terminal::progress::Style;
+use vellum_terminal::text;
 use vellum_trace::TraceReader;
 
 use crate::built_in::has_engines;
 use crate::failure::{Failure, OrFail};
 use crate::replay::{Options, Together, Workload, prepare_events};
-use crate::report::text;
 
 /// Traces prepared to run at the same time on all of `designs`, which execute the
 /// same operations: `options` with the pages that all of them have, and with the

@@ -12,6 +12,9 @@ pub struct Replay {
     pub trace: String,
     /// The design, complete.
     pub design: String,
+    /// Its options that are not the default, in the same syntax; none in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differences: Option<String>,
     /// Simulated CPUs.
     pub cpus: usize,
     /// Copies of the process family.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::host::scratch::Scratch;
 use crate::excerpt;
 use crate::failure::{Failure, OrFail};
-use crate::report::text::plural;
 use crate::shipped::shipped_trace;
 use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::text::plural;
 use vellum_trace::cut::Selection;
 use vellum_trace::{TraceReader, TraceWriter};
 

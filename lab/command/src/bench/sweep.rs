@@ -2,7 +2,7 @@
 //! runs are called.
 
 use super::request::Request;
-use crate::report::text::plural;
+use vellum_terminal::text::plural;
 
 const MIB: u64 = 1 << 20;
 

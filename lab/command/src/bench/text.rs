@@ -5,36 +5,47 @@ use std::fmt::Write;
 use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run, Share, Standing};
 use super::request::{On, Request};
 use crate::compare::{Reason, Verdict};
+use crate::report::Detail;
 use crate::report::names::{Names, WIDTH};
 use crate::report::published::{self, Format, unit};
-use crate::report::text::{NO_INTERVAL, plural, uneven, wrapped};
+use crate::report::text::{NO_INTERVAL, uneven};
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_tables::mmtests::Edition;
 use vellum_terminal::table::{Table, grouped, marked};
+use vellum_terminal::text::{plural, wrapped};
 
 /// What is marked.
 const LESS: Standing = Standing::Judged(Verdict::Less);
 
 /// Everything that was found.
-pub fn render(request: &Request, findings: &Findings) -> String {
-    let mut sections = vec![header(request, findings)];
+pub fn render(request: &Request, findings: &Findings, detail: Detail) -> String {
+    let mut sections = vec![header(request, findings, detail)];
     sections.extend(
         findings
             .runs
             .iter()
-            .map(|run| of_run(run, request, findings)),
+            .map(|run| of_run(run, request, findings, detail)),
     );
     sections.extend(findings.blocks.iter().cloned());
     if !findings.notes.is_empty() {
         sections.push(findings.notes.iter().map(|note| wrapped(note)).collect());
     }
+    if detail == Detail::Summary && findings.runs.iter().any(has_more) {
+        let more = "--details prints counts, memory and the spread of each figure.\n";
+        sections.push(more.to_owned());
+    }
     sections.join("\n")
 }
 
+/// Whether a run has more than its figures.
+fn has_more(run: &Run) -> bool {
+    !run.counters.is_empty() || !run.memory.is_empty()
+}
+
 /// The samples of every figure as `format` has them: a table for each run.
-pub fn render_as(format: Format, request: &Request, findings: &Findings) -> String {
+pub fn render_as(format: Format, request: &Request, findings: &Findings, detail: Detail) -> String {
     let arms = columns(findings);
-    let mut sections = vec![header(request, findings)];
+    let mut sections = vec![header(request, findings, detail)];
     sections.extend(findings.runs.iter().map(|run| {
         if format == Format::Mmtests && !run.blocks.is_empty() {
             return format!("== {}\n{}", run.title, blocks(run, Edition::Of2025, &arms));
@@ -73,7 +84,7 @@ fn blocks(run: &Run, edition: Edition, arms: &[published::Arm]) -> String {
     tables.collect::<Vec<String>>().join("\n")
 }
 
-fn header(request: &Request, findings: &Findings) -> String {
+fn header(request: &Request, findings: &Findings, detail: Detail) -> String {
     let place = match request.on {
         On::Core => "on the core",
         On::Linux => "on the host's kernel",
@@ -83,7 +94,7 @@ fn header(request: &Request, findings: &Findings) -> String {
         request.benchmark.name, request.benchmark.summary
     );
     let labels = designs(findings).iter().map(|arm| arm.label.as_str());
-    text += &names(findings).lines(labels, "as A, once more: the control");
+    text += &names(findings).lines(labels, "as A, once more: the control", detail);
     let mut facts: Vec<String> = Vec::new();
     let sizes: Vec<String> = request
         .sizes
@@ -128,7 +139,7 @@ fn labels(findings: &Findings) -> Vec<String> {
     .collect()
 }
 
-fn of_run(run: &Run, request: &Request, findings: &Findings) -> String {
+fn of_run(run: &Run, request: &Request, findings: &Findings, detail: Detail) -> String {
     let mut text = format!("== {}\n", run.title);
     for fact in &run.facts {
         text += &wrapped(fact);
@@ -140,12 +151,33 @@ fn of_run(run: &Run, request: &Request, findings: &Findings) -> String {
     }
     for figure in &run.figures {
         text.push('\n');
-        text += &of_figure(figure, findings);
+        text += &of_figure(figure, findings, detail);
     }
     if !run.blocks.is_empty() {
         text.push('\n');
         text += &blocks(run, Edition::Of2014, &columns(findings));
     }
+    if detail == Detail::Full {
+        text += &counted(run, findings);
+    }
+    if !run.per_lookup.is_empty() {
+        text.push('\n');
+        text += &of_shares(("For each page looked up", true), &run.per_lookup, findings);
+    }
+    if !run.reclaim.is_empty() {
+        text.push('\n');
+        text += &of_shares(
+            ("With too little memory, in one pass", false),
+            &run.reclaim,
+            findings,
+        );
+    }
+    text
+}
+
+/// What was counted, and memory.
+fn counted(run: &Run, findings: &Findings) -> String {
+    let mut text = String::new();
     for (name, rows, show) in [
         (
             "Events in one pass",
@@ -161,18 +193,6 @@ fn of_run(run: &Run, request: &Request, findings: &Findings) -> String {
             text.push('\n');
             text += &of_rows(name, &rows, show, findings);
         }
-    }
-    if !run.per_lookup.is_empty() {
-        text.push('\n');
-        text += &of_shares(("For each page looked up", true), &run.per_lookup, findings);
-    }
-    if !run.reclaim.is_empty() {
-        text.push('\n');
-        text += &of_shares(
-            ("With too little memory, in one pass", false),
-            &run.reclaim,
-            findings,
-        );
     }
     text
 }
@@ -199,7 +219,7 @@ fn is_silent(row: &Row) -> bool {
     row.values.iter().all(|value| value.unwrap_or(0) == 0)
 }
 
-fn of_figure(figure: &Figure, findings: &Findings) -> String {
+fn of_figure(figure: &Figure, findings: &Findings, detail: Detail) -> String {
     let (divisor, unit) = unit(figure.arms[0].value);
     let head = format!("{}, {unit} per {}", figure.name, figure.per);
     let mut table = Table::new(&[
@@ -252,7 +272,10 @@ fn of_figure(figure: &Figure, findings: &Findings) -> String {
         }
     );
     text += &together(figure);
-    text + &spreads(figure, findings)
+    match detail {
+        Detail::Summary => text,
+        Detail::Full => text + &spreads(figure, findings),
+    }
 }
 
 /// `12 faults`, with the plural of most nouns.

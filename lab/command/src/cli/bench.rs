@@ -39,39 +39,35 @@ const CONFIDENCE: f64 = 0.95;
 const EXAMPLES: &str = "\
 All designs and a control (the first once more) run side by side, slice by slice, as under
 `vellum compare`; each phase of a benchmark has a figure, an interval and a verdict of its own.
-On the host's kernel there is one design, and its control. On a simulated machine (--on sim: kernbench
-and sdet) passes are seeds, times are virtual, and the control is the same seed once more.
-docs/workloads.md describes the
-workloads, what they stand for and what they leave out; docs/measuring.md the method.
+On the host's kernel there is one design, and its control. On a simulated machine passes are seeds,
+times are virtual, and the control is the same seed once more. docs/workloads.md describes the
+workloads and has more examples; docs/measuring.md describes the method.
 
 Examples:
   vellum bench --list
   vellum bench fork-family --on core --a rmap=chains --b rmap=partial
   vellum bench forkfault --variant read --variant cold --size forks=1024
   vellum bench rmap-test --scale 0.1 --designs rmap=chains --designs rmap=partial
-  vellum bench kernbench --on core --size light=1 --size heavy=4 --size unlimited=8
   vellum bench sdet --on core --trace traces/sdet-like.vellum --json sdet.json
-  vellum bench rmap-test --profile-out where-it-goes
-  vellum bench rmap-test --variant pressure --size memory=40 --designs rmap=chains --designs rmap=family
-  vellum bench fork-family -n 12 --format ministat
-  vellum bench kernbench --on linux --tree ~/linux
-  vellum bench kernbench --on linux --tree ~/linux --format kolivas --optimal-jobs 4 --compat
+  vellum bench kernbench --on linux --tree ~/linux --format kolivas --optimal-jobs 4
   vellum bench kernbench --on sim --machine numa-q-16 --cpus 8 --trace part.vellum
-  vellum bench kernbench --on sim --cpus 4 --trace part.vellum --format kolivas --a rmap=chains
-  vellum bench buildkernel --on linux --tree ~/linux --config tinyconfig --size jobs=40
-  vellum bench buildkernel --on sim --machine xeon-e5-2690 --a as=freebsd-13-hashed --b as=freebsd-13-obm
-  vellum bench reclaim
-  vellum bench reclaim --a aging=lru --b aging=lru,groups=on
-  vellum bench reclaim --on linux --ram 128M
-  vellum bench reclaim --variant usemem --ram 256M --device ssd --designs aging=lru --designs aging=generations
-  vellum bench write --cpus 2 --variant shared --size most=1048576
+  vellum bench reclaim --variant usemem --ram 256M --device ssd --a aging=lru --b aging=generations
 
 Exit codes: 0 measured (whatever the verdict), 1 failed, 2 unusable arguments or trace,
 3 an operation did not do what it should, 130 interrupted (what is finished is printed).";
 
+/// Where `-h` sends its readers.
+const MORE: &str = "\
+--help lists all options, with examples; --list the benchmarks, with their sizes and variants.";
+
+/// Headings of the options.
+const WORKLOAD: &str = "The workload";
+const MACHINE: &str = "The machine";
+const METHOD: &str = "The measurement";
+
 /// Run a benchmark under several designs, or on the host's kernel
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = MORE, after_long_help = EXAMPLES)]
 pub struct BenchArgs {
     /// Which benchmark (`--list` describes them)
     #[arg(required_unless_present = "list", value_parser = names())]
@@ -92,32 +88,37 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DESIGN")]
     designs: Vec<String>,
     /// One of the benchmark's sizes
-    #[arg(long = "size", value_name = "NAME=NUMBER")]
+    #[arg(long = "size", value_name = "NAME=NUMBER", help_heading = WORKLOAD)]
     sizes: Vec<String>,
     /// Multiplies the sizes that are not given
     #[arg(
         long,
         value_name = "FACTOR",
         default_value_t = 1.0,
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        help_heading = WORKLOAD
     )]
     scale: f64,
     /// A variant of the benchmark, or `all` [default: the first; of reclaim all]
-    #[arg(long = "variant", value_name = "NAME")]
+    #[arg(long = "variant", value_name = "NAME", help_heading = WORKLOAD)]
     variants: Vec<String>,
     /// Trace to replay, where the benchmark replays traces
-    #[arg(long = "trace", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long = "trace", value_name = "FILE", value_hint = ValueHint::FilePath,
+          help_heading = WORKLOAD)]
     traces: Vec<PathBuf>,
     /// Kernel source tree to build, for kernbench (configured) and buildkernel (clean) on the host
-    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
+          help_heading = WORKLOAD, hide_short_help = true)]
     tree: Option<PathBuf>,
     /// How buildkernel configures it: a target of make, as tinyconfig, or a file like .config
     /// [default: defconfig]
-    #[arg(long, value_name = "CONFIG", requires = "tree", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "CONFIG", requires = "tree", value_hint = ValueHint::FilePath,
+          help_heading = WORKLOAD, hide_short_help = true)]
     config: Option<String>,
     /// What `make` builds in it [default: vmlinux; with --format kolivas and of buildkernel what it
     /// builds by itself]
-    #[arg(long, value_name = "TARGET", requires = "tree")]
+    #[arg(long, value_name = "TARGET", requires = "tree",
+          help_heading = WORKLOAD, hide_short_help = true)]
     target: Option<String>,
     /// Passes over the workload; multiples of twice the arms balance the order of execution
     /// [default: 6; with --format kolivas 5, and 3 if it is to be fast]
@@ -126,39 +127,44 @@ pub struct BenchArgs {
     passes: Option<u16>,
     /// Simulated CPUs, where the benchmark replays traces; the most, where it goes from one to
     /// several [default: 1; with --on sim all that the machine has]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = MACHINE)]
     cpus: Option<usize>,
     /// Memory of each simulated machine, with `reclaim --on linux` of the control group, and under
     /// designs with groups=on of the group that the processes of `reclaim` are then in
     /// [default: what the workload needs, as far as the host has it]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse,
+          help_heading = MACHINE, hide_short_help = true)]
     ram: Option<u64>,
     /// How much of that memory is low memory, which can be addressed directly [default: all
     /// of it, up to what the format can have]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse,
+          help_heading = MACHINE, hide_short_help = true)]
     lowmem: Option<u64>,
     /// reclaim on the core, and rmap-test under pressure: the device that pages leave for and come
     /// from: `nvme` (80 us for a read, 20 us for a write, 3 GB/s), `ssd` (120 us, 60 us, 500 MB/s)
     /// or `disk` (12 ms, 12 ms, 150 MB/s) [default: nvme]
-    #[arg(long, value_name = "DEVICE", value_parser = PossibleValuesParser::new(DeviceModel::NAMES))]
+    #[arg(long, value_name = "DEVICE", value_parser = PossibleValuesParser::new(DeviceModel::NAMES),
+          hide_possible_values = true, help_heading = MACHINE, hide_short_help = true)]
     device: Option<String>,
     /// Length of a slice in microseconds of CPU time
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000,
+    #[arg(long, value_name = "US", default_value_t = 1000,
+          help_heading = METHOD, hide_short_help = true,
           value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
     slice: u64,
     #[command(flatten)]
     output: OutputArgs,
     /// Print the samples of each figure in this format instead of our tables
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = METHOD, hide_short_help = true)]
     format: Option<Format>,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
     /// Seed of orders, shuffles and the bootstrap
-    #[arg(long, value_name = "S", default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1, help_heading = METHOD, hide_short_help = true)]
     seed: u64,
     /// Bootstrap resamples
     #[arg(long, value_name = "R", default_value_t = 2000,
+          help_heading = METHOD, hide_short_help = true,
           value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     resamples: u32,
     #[command(flatten)]
@@ -414,12 +420,12 @@ fn print(
 ) -> Result<(), Failure> {
     let mut result = findings::result(request, findings);
     result.profile = profile;
-    let tables = || {
+    let tables = |detail| {
         let profile = result.profile.as_ref();
         let profile = profile.map(|profile| format!("\n{}", profiling::text(profile)));
         let tables = match format {
-            Some(format) => text::render_as(format, request, findings),
-            None => text::render(request, findings),
+            Some(format) => text::render_as(format, request, findings, detail),
+            None => text::render(request, findings, detail),
         };
         tables + &profile.unwrap_or_default()
     };

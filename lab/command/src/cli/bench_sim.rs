@@ -142,10 +142,13 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
         }
     }
     let disclaimer = match request.benchmark.name {
-        "sdet" => format!("\n{}", crate::report::text::wrapped(traces::DISCLAIMER)),
+        "sdet" => format!("\n{}", vellum_terminal::text::wrapped(traces::DISCLAIMER)),
         _ => String::new(),
     };
-    results.print(|| text::render_bench(&found) + &disclaimer, &found)?;
+    results.print(
+        |detail| text::render_bench(&found, detail) + &disclaimer,
+        &found,
+    )?;
     bench::trusted(&found)?;
     match found.interrupted {
         true => Err(Failure::interrupted(

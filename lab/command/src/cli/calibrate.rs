@@ -149,7 +149,7 @@ fn against(args: &CalibrateArgs, file: &Path, interrupt: &Interrupt) -> Result<(
         style: Style::detect(args.quiet),
     };
     let found: Validation = validate::validate(&request, interrupt)?;
-    results.print(|| validate::text::render(&found), &found)
+    results.print(|_| validate::text::render(&found), &found)
 }
 
 fn read(file: &Path) -> Result<Description, Failure> {

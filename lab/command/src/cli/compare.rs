@@ -404,12 +404,12 @@ fn print(
     let device = args.device.as_deref().and_then(device::named);
     let mut report = model::comparison(about, device, measured, &analysis);
     report.profile = profile;
-    let tables = || {
+    let tables = |detail| {
         let profile = report.profile.as_ref();
         let profile = profile.map(|profile| format!("\n{}", profiling::text(profile)));
         let tables = match args.format {
-            Some(format) => text::render_as(format, &report),
-            None => text::render(&report, analysis.judged.resolution.as_ref()),
+            Some(format) => text::render_as(format, &report, detail),
+            None => text::render(&report, analysis.judged.resolution.as_ref(), detail),
         };
         tables + &profile.unwrap_or_default()
     };

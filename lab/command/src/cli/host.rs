@@ -168,8 +168,8 @@ pub fn replay(request: &Request, save: Option<&OutputPath>) -> Result<(), Failur
     if let Some(file) = pending {
         file.commit(&saved::render(&saved)?)?;
     }
-    let text = replay_text(&saved, &notes(&prepared.plan));
-    results.print(|| text, &saved)?;
+    let notes = notes(&prepared.plan);
+    results.print(|detail| replay_text(&saved, &notes, detail), &saved)?;
     ended(series.interrupted, saved.times.own_ns.len(), request.passes)
 }
 
@@ -266,7 +266,7 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
         (series.interrupted, request.seed),
         judged.verdict,
     );
-    results.print(|| comparison_text(&found, &judged), &found)?;
+    results.print(|detail| comparison_text(&found, &judged, detail), &found)?;
     ended(series.interrupted, series.core_ns.len(), request.passes)
 }
 
@@ -323,5 +323,5 @@ pub fn saved(a: &Path, b: &Path, output: &OutputArgs, method: &Method) -> Result
         apart,
         verdict: judged.verdict,
     };
-    results.print(|| saved_text(&found, &judged), &found)
+    results.print(|detail| saved_text(&found, &judged, detail), &found)
 }

@@ -11,17 +11,19 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, OrFail};
+use crate::report::Detail;
 use vellum_terminal::progress::{Progress, Style};
 use vellum_trace::{EventKind, TraceReader};
 
 const EXAMPLES: &str = "\
 Anonymous pages that no fork ever shared need only one reverse mapping; `singletons` is
-their share as far as the trace tells. Peak memory is an estimate: pages that the workload
-faulted, wrote or read, from their first use to the end of their mapping or file.
+their share as far as the trace tells. The peak of pages in use is an estimate: pages that the
+workload faulted, wrote or read, from their first use to the end of their mapping or file.
+`vellum replay` and `vellum plan memory` count frames in use: pages, page tables and records.
 
 Examples:
   vellum info build.vellum
-  vellum info build.vellum --all
+  vellum info build.vellum --details
   vellum info build.vellum --json | jq .events";
 
 /// Say what a trace holds and where it was made
@@ -32,9 +34,9 @@ pub struct InfoArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     trace: PathBuf,
 
-    /// List every command, not only those with the most faults
-    #[arg(long)]
-    all: bool,
+    /// Print everything: every count, all commands, what was invisible
+    #[arg(long, visible_alias = "all")]
+    details: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -63,7 +65,11 @@ pub fn run(args: InfoArgs) -> Result<(), Failure> {
         serde_json::to_writer_pretty(&mut out, &report)?;
         writeln!(out)?;
     } else {
-        text::print(&mut out, &report, args.all)?;
+        let detail = match args.details {
+            true => Detail::Full,
+            false => Detail::Summary,
+        };
+        text::print(&mut out, &report, detail)?;
     }
     out.flush()?;
     Ok(())

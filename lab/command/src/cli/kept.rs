@@ -22,7 +22,8 @@ pub use keeper::{document, kept_in};
 pub struct DbArgs {
     /// The database [default: vellum/history.db in the user's data directory,
     /// ~/.local/share]
-    #[arg(long, value_name = "FILE", global = true, value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", global = true, value_hint = ValueHint::FilePath,
+          help_heading = "Kept results", hide_short_help = true)]
     db: Option<PathBuf>,
 }
 

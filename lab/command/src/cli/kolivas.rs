@@ -26,28 +26,29 @@ const MOST_RUNS: usize = 10;
 #[command(next_help_heading = "Options of --format kolivas")]
 pub struct KolivasArgs {
     /// One job, too (-s of kernbench)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     single: bool,
     /// Not the half load: half as many jobs as CPUs, but 3 instead of 2 (-H)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_half: bool,
     /// Not the optimal load (-O)
-    #[arg(long, conflicts_with = "optimal_jobs")]
+    #[arg(long, conflicts_with = "optimal_jobs", hide_short_help = true)]
     no_optimal: bool,
     /// Not the maximal load: as many jobs as there are (-M)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     no_maximal: bool,
     /// Jobs of the optimal load (-o) [default: 4 for each CPU]
-    #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "JOBS", value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+          hide_short_help = true)]
     optimal_jobs: Option<u32>,
     /// Three runs, with no files read, no build and no pauses before them (-f)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     fast: bool,
     /// The figures of kernbench, mistakes included, from what GNU time would print
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     compat: bool,
     /// Write a row for each run to a file, which `vellum stats --format kolivas` reads
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, hide_short_help = true)]
     runs_out: Option<OutputPath>,
 }
 
@@ -233,7 +234,7 @@ pub fn print(
     if let Some(rows) = rows {
         rows.write(&shown)?;
     }
-    results.print(|| report.block.clone(), &report)
+    results.print(|_| report.block.clone(), &report)
 }
 
 /// The file of `--runs-out`.

@@ -7,8 +7,8 @@ use clap::builder::ValueHint;
 use vellum_description::{Basis, Description, DescriptionError, Figure, SHIPPED};
 
 use super::Failure;
-use crate::report::text::plural;
 use vellum_terminal::table::Table;
+use vellum_terminal::text::plural;
 
 const EXAMPLES: &str = "\
 A description says what a machine consists of and what everything costs there, each figure with its

@@ -12,7 +12,7 @@ mod host;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::built_in;
 pub use crate::failure::{Failure, OrFail};
@@ -150,9 +150,36 @@ commands! {
     SweepCell => sweep_cell::SweepCellArgs if "sweep" SWEEP,
 }
 
+/// A command whose help has a line or two for each option: `-h` those that are used most, and
+/// with `all` every one, and the examples.
+fn with_help(command: clap::Command, all: bool) -> clap::Command {
+    // One that is not built in has no options.
+    if command.is_disable_help_flag_set() {
+        return command;
+    }
+    let help = Arg::new("help")
+        .short('h')
+        .long("help")
+        .action(ArgAction::HelpShort)
+        .help("Print help: -h the options that are used most, --help all of them")
+        .help_heading(None::<&str>)
+        .display_order(usize::MAX);
+    let command = command.disable_help_flag(true).arg(help);
+    let command = command.mut_subcommands(|subcommand| with_help(subcommand, all));
+    let examples = command.get_after_long_help().cloned();
+    match (all, examples) {
+        (false, _) => command,
+        (true, None) => command.mut_args(|argument| argument.hide_short_help(false)),
+        (true, Some(examples)) => command
+            .mut_args(|argument| argument.hide_short_help(false))
+            .after_help(examples),
+    }
+}
+
 /// Parses the arguments, looks at what is to be written, runs the command.
 fn run() -> Result<(), Failure> {
-    let mut command = Cli::command();
+    let all = std::env::args_os().any(|argument| argument == "--help");
+    let mut command = with_help(Cli::command(), all);
     let matches = command.get_matches_mut();
     let cli = Cli::from_arg_matches(&matches);
     let cli = cli.unwrap_or_else(|error| error.format(&mut command).exit());

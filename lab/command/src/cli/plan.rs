@@ -17,6 +17,7 @@ use crate::plan::session::{Session, design};
 use crate::plan::window::price_on;
 use crate::plan::{Question, memory, memory_text, plan, text};
 use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Streams, Workload, ram};
+use crate::report::Detail;
 use vellum_results::Kind;
 use vellum_results::plan::{Plan, Price};
 use vellum_terminal::progress::{Interrupt, Style};
@@ -212,7 +213,7 @@ fn needed(args: &MemoryArgs) -> Result<(), Failure> {
         results,
         drawing,
         &answer,
-        || memory_text::render(&answer),
+        |detail| memory_text::render(&answer, detail),
         answer.interrupted,
     )
 }
@@ -226,7 +227,7 @@ fn userpte(args: &UserpteArgs) -> Result<(), Failure> {
         results,
         drawing,
         &answer,
-        || text::render(&answer),
+        |detail| text::render(&answer, detail),
         answer.interrupted,
     )
 }
@@ -248,7 +249,7 @@ fn finish(
     results: Results,
     drawing: Option<OutputFile>,
     answer: &impl Kind,
-    text: impl FnOnce() -> String,
+    text: impl FnOnce(Detail) -> String,
     interrupted: bool,
 ) -> Result<(), Failure> {
     if let Some(file) = drawing {

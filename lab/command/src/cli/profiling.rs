@@ -28,23 +28,28 @@ const RMAP: &str = "rmap";
 /// not keep from printing what was measured.
 pub type Outcome = Option<Result<Profile, Failure>>;
 
+/// Heading of the options.
+const HEADING: &str = "Profiles";
+
 /// Options of a command that can profile what it measures
 #[derive(Args, Clone, Debug)]
 pub struct ProfileArgs {
     /// Sample where the designs spend their time, and print the difference by function; on a
     /// simulated machine, print the cache lines and the locks that cost most
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     profile: bool,
 
     /// Write a.folded, b.folded, diff.svg and diffprofile.txt to DIR; implies --profile. On a
     /// simulated machine the stacks say where CPUs waited, and there are a-locks.folded and
     /// b-locks.folded
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath,
+          help_heading = HEADING, hide_short_help = true)]
     profile_out: Option<PathBuf>,
 
     /// Samples a second on each thread; each costs some microseconds of measured time
     #[arg(long, value_name = "HZ", default_value_t = DEFAULT_RATE_HZ,
-          value_parser = clap::value_parser!(u32).range(1..=20_000))]
+          value_parser = clap::value_parser!(u32).range(1..=20_000),
+          help_heading = HEADING, hide_short_help = true)]
     profile_rate: u32,
 }
 

@@ -184,7 +184,7 @@ pub fn run(args: ReplayArgs) -> Result<(), Failure> {
         args,
     };
     let replayed = session.replay(&workload)?;
-    results.print(|| report::text(&replayed), &replayed)?;
+    results.print(|detail| report::text(&replayed, detail), &replayed)?;
     session.verdict(&replayed)
 }
 

@@ -133,7 +133,7 @@ pub fn run(args: ReproduceArgs) -> Result<(), Failure> {
     results.spare(&vellum_files(&setting.traces))?;
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let result = reproduce::run(args.source, &setting, &interrupt)?;
-    results.print(|| model::render(&result), &result)?;
+    results.print(|detail| model::render(&result, detail), &result)?;
     ending(&result)
 }
 

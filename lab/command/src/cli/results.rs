@@ -23,6 +23,7 @@ use crate::history::gate::{self, Expected, Gate};
 use crate::history::{self, Kept};
 use crate::linux::environment::{self, host_name};
 use crate::program;
+use crate::report::Detail;
 use crate::report::json;
 use crate::report::published::Format;
 use vellum_trace::TraceReader;
@@ -37,8 +38,11 @@ pub struct OutputArgs {
     /// (docs/report.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     html: Option<OutputPath>,
+    /// Print everything: all tables, what is zero, and designs with all their options
+    #[arg(long)]
+    details: bool,
     /// Keep the result in a database (`vellum history`)
-    #[arg(long, help_heading = KEEPING)]
+    #[arg(long, help_heading = KEEPING, hide_short_help = true)]
     #[cfg_attr(
         not(feature = "history"),
         arg(help = "Keep the result in a database: not built in")
@@ -46,9 +50,9 @@ pub struct OutputArgs {
     keep: bool,
     /// A remark to keep with it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true,
-          requires = "keep", help_heading = KEEPING)]
+          requires = "keep", help_heading = KEEPING, hide_short_help = true)]
     note: String,
-    #[command(flatten, next_help_heading = KEEPING)]
+    #[command(flatten)]
     db: DbArgs,
 }
 
@@ -61,6 +65,14 @@ impl OutputArgs {
         Self {
             json,
             ..Self::default()
+        }
+    }
+
+    /// How much is printed.
+    fn detail(&self) -> Detail {
+        match self.details {
+            true => Detail::Full,
+            false => Detail::Summary,
         }
     }
 
@@ -86,6 +98,7 @@ impl OutputArgs {
 pub struct Results {
     /// JSON is printed instead of the tables.
     prints_json: bool,
+    detail: Detail,
     json: Option<OutputFile>,
     html: Option<OutputFile>,
     keeper: Option<Keeper>,
@@ -104,6 +117,7 @@ impl Results {
         let keeper = output.keep.then(|| Keeper::open(&output.db, &output.note));
         let results = Self {
             prints_json: output.json == Some(OutputOrStdout::Stdout),
+            detail: output.detail(),
             json: json.transpose()?,
             html: html.transpose()?,
             keeper: keeper.transpose()?,
@@ -181,7 +195,7 @@ impl Results {
     /// Prints and writes them, of all forms only what is wanted.
     pub fn print(
         mut self,
-        tables: impl FnOnce() -> String,
+        tables: impl FnOnce(Detail) -> String,
         result: &impl Kind,
     ) -> Result<(), Failure> {
         if self.run.traces.is_empty() && !self.only_tables() {
@@ -213,7 +227,7 @@ impl Results {
         let printed = match (self.prints_json, written) {
             (true, Some(text)) => text,
             _ => {
-                tables()
+                tables(self.detail)
                     + &passage
                         .as_ref()
                         .map_or_else(String::new, history::text::passage)

@@ -129,7 +129,7 @@ pub fn run(args: ScaleArgs) -> Result<(), Failure> {
     if let Some(file) = drawing {
         file.commit(&results::picture(&findings)?)?;
     }
-    results.print(|| text::render(&findings, args.profile), &findings)?;
+    results.print(|_| text::render(&findings, args.profile), &findings)?;
     let sides = findings.curves.iter().filter_map(|curve| {
         let cell = &curve.points.last()?.cell;
         Some(waits::Side {

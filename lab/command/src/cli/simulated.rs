@@ -38,13 +38,16 @@ pub enum On {
 #[command(next_help_heading = "With --on sim")]
 pub struct SimArgs {
     /// A machine of `vellum machines`, or a file that ends in .toml [default: epyc-milan-2s]
-    #[arg(long, value_name = "MACHINE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "MACHINE", value_hint = ValueHint::FilePath,
+          hide_short_help = true)]
     machine: Option<String>,
     /// Number of seeds: of start times, of who goes first [default: 6]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1000),
+          hide_short_help = true)]
     seeds: Option<u16>,
     /// Simulations at a time [default: the host's CPUs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024),
+          hide_short_help = true)]
     jobs: Option<u16>,
 }
 

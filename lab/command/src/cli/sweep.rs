@@ -122,7 +122,7 @@ pub fn run(args: SweepArgs) -> Result<(), Failure> {
     let done = ran?;
     drop(claim);
     let found = findings::findings(&spec.name, &cells, &done);
-    results.print(|| text::render(&found), &found)?;
+    results.print(|_| text::render(&found), &found)?;
     verdict(&found, &done)
 }
 

@@ -3,10 +3,10 @@
 use vellum_results::Figure;
 use vellum_results::history::{Change, Difference, Passage, Trend};
 use vellum_terminal::table::{Table, marked};
+use vellum_terminal::text::plural;
 
 use super::gate;
 use crate::compare::Verdict;
-use crate::report::text::plural;
 
 /// A number of nanoseconds in the unit in which it has few digits.
 pub fn time(ns: f64) -> String {

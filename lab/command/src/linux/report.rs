@@ -12,8 +12,10 @@ use super::coverage;
 use super::kinds::{JUDGED_FROM, core_is_slower};
 use super::summary::entered_ns;
 use crate::compare::{Judged, Reason, Verdict};
-use crate::report::text::{NO_INTERVAL, told_from, wrapped};
+use crate::report::Detail;
+use crate::report::text::{NO_INTERVAL, told_from};
 use vellum_terminal::table::{Table, grouped};
+use vellum_terminal::text::wrapped;
 
 /// Why the unit is a pass.
 const UNIT: &str = "A process cannot be stopped half-way for another arm to run: the unit of the statistics \
@@ -25,8 +27,13 @@ const METHOD: &str = "CPU time: user and system time of the whole process tree a
      comes from ticks). The replay's own cost is what the same tree takes with the same batches and \
      without memory operations.";
 
-/// A replay on the host: tables.
-pub fn replay_text(saved: &Saved, plan_notes: &[String]) -> String {
+/// Why times by kind are not those of the verdict.
+const APART: &str = "The verdict is on the passes. Times by kind come from one further replay on each side, \
+     in which a clock is read wherever the kind of the operations changes. Reading it takes time, and \
+     not all of a pass is between two readings, so they do not add up to a pass: read them as shares.";
+
+/// A replay on the host, for a terminal.
+pub fn replay_text(saved: &Saved, plan_notes: &[String], detail: Detail) -> String {
     let mut text = format!("{}\n", saved.trace.path);
     let _ = writeln!(text, "{}", host_line(&saved.environment, saved.cpu));
     let passes = saved.times.host.net_ns.len();
@@ -42,6 +49,11 @@ pub fn replay_text(saved: &Saved, plan_notes: &[String]) -> String {
         let _ = writeln!(text, "{note}");
     }
     text += &host_times(&saved.times, &saved.entry);
+    if detail == Detail::Summary {
+        text += &wrapped(&spread(&saved.times.host.net_ns));
+        return text
+            + "--details prints time by kind, and what each side does that the other does not.\n";
+    }
     text += "\n";
     text += &kinds_text(&saved.kinds);
     text += "\n";
@@ -63,6 +75,20 @@ fn host_line(host: &Environment, cpu: usize) -> String {
 
 fn seconds(ns: f64) -> String {
     format!("{:.4}", ns / 1e9)
+}
+
+/// How far the passes are apart.
+fn spread(passes: &[u64]) -> String {
+    let ends = passes.iter().min().zip(passes.iter().max());
+    match (ends, passes.len()) {
+        (None, _) => String::new(),
+        (Some(_), 1) => "This is one pass and has no interval: -n makes several.".to_owned(),
+        (Some((least, most)), _) => format!(
+            "The events took {} to {} s, before subtracting entries.",
+            seconds(*least as f64),
+            seconds(*most as f64)
+        ),
+    }
 }
 
 /// Gross, own, net, entries, after: medians over the passes.
@@ -170,7 +196,7 @@ pub fn comparison(
 }
 
 /// A comparison with the core as tables. `judged` is what is said of it, as in the verdict.
-pub fn comparison_text(found: &HostComparison, judged: &Judged) -> String {
+pub fn comparison_text(found: &HostComparison, judged: &Judged, detail: Detail) -> String {
     let host = &found.host;
     let passes = found.core_ns.len();
     let mut text = format!("{}\n", host.trace.path);
@@ -179,7 +205,7 @@ pub fn comparison_text(found: &HostComparison, judged: &Judged) -> String {
         "  A   {}",
         &host_line(&host.environment, host.cpu)[13..]
     );
-    let _ = writeln!(text, "  B   {}", found.design);
+    let _ = writeln!(text, "  B   {}", detail.design(&found.design));
     let _ = writeln!(text, "  A'  as A, once more: the control");
     let _ = writeln!(
         text,
@@ -190,6 +216,15 @@ pub fn comparison_text(found: &HostComparison, judged: &Judged) -> String {
     );
     if found.interrupted {
         text += "INTERRUPTED: the figures are of the complete passes\n";
+    }
+    if detail == Detail::Summary {
+        text += "\n";
+        text += &verdict_text(judged, &found.before.ratio);
+        text += "\n";
+        text += &ratios(found);
+        text += &slower_kinds(found);
+        return text
+            + "--details prints time by kind, and what each side does that the other does not.\n";
     }
     text += &wrapped(UNIT);
     text += "\n";
@@ -241,28 +276,44 @@ fn both_text(found: &HostComparison) -> String {
         "B core",
         "B/A after",
     ]);
-    let mut slower = Vec::new();
+    let mut row = |name: String, ops: u64, times: [u64; 4]| {
+        let mut cells = vec![name, grouped(ops)];
+        cells.extend(times.map(|ns| format!("{:.1}", ns as f64 / 1e6)));
+        let [.., after, core] = times;
+        cells.push(match after {
+            0 => "-".to_owned(),
+            after => format!("{:.3}", core as f64 / after as f64),
+        });
+        table.row(cells);
+    };
+    let mut sums = (0, [0; 4]);
     for kind in &found.kinds {
         let host = &kind.host;
-        let mut row = vec![host.kind.clone(), grouped(host.ops)];
         let times = [host.gross_ns, host.net_ns(), host.after_ns(), kind.core_ns];
-        row.extend(times.map(|ns| format!("{:.1}", ns as f64 / 1e6)));
-        row.push(match host.after_ns() {
-            0 => "-".to_owned(),
-            after => format!("{:.3}", kind.core_ns as f64 / after as f64),
-        });
-        if core_is_slower(kind) {
-            slower.push(host.kind.as_str());
+        row(host.kind.clone(), host.ops, times);
+        sums.0 += host.ops;
+        for (sum, ns) in sums.1.iter_mut().zip(times) {
+            *sum += ns;
         }
-        table.row(row);
     }
-    let verdict = match slower.is_empty() {
+    row("all of these".to_owned(), sums.0, sums.1);
+    let host = &found.host.times.host;
+    let passes = [&host.gross_ns, &host.net_ns, &host.after_ns, &found.core_ns];
+    let passes = passes.map(|passes| middle(passes).unwrap_or(0.0) as u64);
+    row("median of the passes".to_owned(), found.host.ops, passes);
+    table.render(0) + &wrapped(APART) + &slower_kinds(found)
+}
+
+/// The kinds in which the core is slower.
+fn slower_kinds(found: &HostComparison) -> String {
+    let slower = found.kinds.iter().filter(|kind| core_is_slower(kind));
+    let slower: Vec<&str> = slower.map(|kind| kind.host.kind.as_str()).collect();
+    match slower.is_empty() {
         true => {
             format!("The core is faster in every kind that has {JUDGED_FROM} operations.\n")
         }
         false => format!("The core is SLOWER in: {}.\n", slower.join(", ")),
-    };
-    table.render(0) + &verdict
+    }
 }
 
 fn bounds(figure: &Figure) -> String {
@@ -301,7 +352,7 @@ fn verdict_text(judged: &Judged, ratio: &Figure) -> String {
 const LEAST_NS: u64 = 100_000;
 
 /// Two saved results as tables. `judged` is what is said of them, as in the verdict.
-pub fn saved_text(found: &SavedComparison, judged: &Judged) -> String {
+pub fn saved_text(found: &SavedComparison, judged: &Judged, detail: Detail) -> String {
     let (a, b) = (&found.a, &found.b);
     let mut text = format!("{}\n", a.trace.path);
     let mut hosts = Table::new(&["", "A", "B"]);
@@ -324,6 +375,7 @@ pub fn saved_text(found: &SavedComparison, judged: &Judged) -> String {
     }
     text += &hosts.render(0);
     let (of_a, of_b) = (&a.environment, &b.environment);
+    let difference = |name: &str, a: &str, b: &str| difference((name, detail), a, b);
     text += &difference("build", &of_a.build, &of_b.build);
     text += &difference("configuration", &of_a.config, &of_b.config);
     text += &difference("command line", &of_a.command_line, &of_b.command_line);
@@ -362,6 +414,9 @@ pub fn saved_text(found: &SavedComparison, judged: &Judged) -> String {
         "The two did not run side by side: the interval covers what passes of one boot differ by, \
          not what boots of one kernel do. Save several boots of each to see that.",
     );
+    if detail == Detail::Summary {
+        return text + "--details prints time by kind.\n";
+    }
     text += "\n";
     text += &saved_kinds(found);
     text
@@ -387,9 +442,10 @@ fn saved_kinds(found: &SavedComparison) -> String {
     table.render(0)
 }
 
-/// What may differ and is too long for a table.
-fn difference(name: &str, a: &str, b: &str) -> String {
+/// What may differ and is too long for a table; in a summary, only if it does.
+fn difference((name, detail): (&str, Detail), a: &str, b: &str) -> String {
     match a == b {
+        true if detail == Detail::Summary => String::new(),
         true => format!("{name}: the same\n"),
         false => format!("{name} differs\n  A  {a}\n  B  {b}\n"),
     }

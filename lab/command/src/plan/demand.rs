@@ -3,12 +3,8 @@
 use super::session::Session;
 use crate::failure::Failure;
 use crate::replay::ram::too_small;
+use crate::report::replay::{FRAMES, TABLES};
 use vellum_results::plan::{Demand, Held};
-
-/// What the engine calls page tables, and all frames in use. The rest of its list is what
-/// else lies in low memory.
-const TABLES: &str = "page tables";
-pub(super) const FRAMES: &str = "all frames";
 
 /// Replays once with tables in low memory, of which there is as much as there is memory.
 ///
@@ -28,6 +24,7 @@ pub fn measure(session: &mut Session<'_>) -> Result<Demand, Failure> {
         let mut found = peaks.iter().filter(|peak| peak.0 == wanted);
         found.next().map_or(0, |peak| peak.1)
     };
+    // The rest of the list is what else lies in low memory.
     let others = peaks
         .iter()
         .filter(|peak| ![TABLES, FRAMES].contains(&peak.0));

@@ -6,7 +6,6 @@
 
 use vellum_engine::{EngineError, reclaims};
 
-use super::demand::FRAMES;
 use super::session::{Replay, once};
 use crate::compare::Arenas;
 use crate::designs::with_reclaim;
@@ -14,6 +13,7 @@ use crate::failure::Failure;
 use crate::replay::Workload;
 use crate::replay::ram::too_small;
 use crate::report::device;
+use crate::report::replay::FRAMES;
 use vellum_results::memory::{Compressed, Cost, MemoryPlan, Row, Sampled};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::AccessMarks;

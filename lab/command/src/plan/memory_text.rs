@@ -1,20 +1,21 @@
 //! The answer of [`super::memory`] for a terminal.
 
 use super::text::size;
-use crate::report::device;
-use crate::report::text::{plural, wrapped};
+use crate::report::{Detail, device};
 use vellum_results::memory::{MemoryPlan, Row};
 use vellum_terminal::table::{Table, grouped};
+use vellum_terminal::text::{plural, wrapped};
 
 /// The answer as a table and sentences.
-pub fn render(plan: &MemoryPlan) -> String {
+pub fn render(plan: &MemoryPlan, detail: Detail) -> String {
     let unlimited = plan.unlimited;
     let mut text = wrapped(&format!(
-        "{}, {}, {}: {} are in use at the peak. With more than that it takes {} s: {} in the core \
+        "{}, {}, {}: {} of frames are in use at the peak (pages, page tables and records of the \
+         core, as `vellum replay` counts them). With more than that it takes {} s: {} in the core \
          and {} for the device.",
         plan.trace,
         plural(plan.copies as usize, "copy", "copies"),
-        plan.design,
+        detail.design(&plan.design),
         size(plan.peak_bytes as f64),
         seconds(unlimited.elapsed_ns()),
         seconds(unlimited.core_ns),

@@ -7,17 +7,12 @@ use super::FORMAT;
 use crate::compare::{Arenas, Builder};
 use crate::failure::Failure;
 use crate::replay::ram::Starved;
+use crate::replay::run::{CLOSE_OPS, slice_ops};
 use crate::replay::{Replayed, Workload, run_slice};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// Share of the operations that may diverge without explanation, as in a replay.
 const UNEXPLAINED_LIMIT: f64 = 0.01;
-
-/// Most operations between two looks at the use of memory.
-const SLICE_OPS: usize = 1 << 12;
-
-/// Looks at the use of memory in the course of a short replay.
-const LOOKS: usize = 256;
 
 /// A workload and the machine that it is replayed on.
 pub struct Session<'w> {
@@ -184,9 +179,7 @@ pub fn once(
         }
     };
     let mut progress = Progress::new(style, label, workload.ops(), "operations");
-    // What is in use is looked at after each slice: a short trace has many, too.
-    let slice_ops = (workload.ops() as usize / LOOKS).clamp(1, SLICE_OPS);
-    for slice in workload.slices(slice_ops) {
+    for slice in workload.slices(slice_ops(workload, CLOSE_OPS)) {
         run_slice(workload, engine.as_ref(), &slice, &mut replay.replayed);
         progress.advance(slice.len() as u64);
         if interrupt.requested() {

@@ -3,23 +3,34 @@
 use std::fmt::Write;
 
 use super::arithmetic::{MOST_RAM, RECORD};
-use crate::report::text::{plural, wrapped};
+use crate::report::Detail;
 use vellum_results::plan::{
     Begins, Cell, Findings, Measured, Plan, Row, Size, Sizes, Sweep, VALUES,
 };
 use vellum_terminal::table::{Table, grouped};
+use vellum_terminal::text::{plural, wrapped};
 
-/// The answer as tables and sentences.
-pub fn render(plan: &Plan) -> String {
+/// The answer as tables and sentences. A summary of what was measured has the sentences, and of
+/// the tables that of the replays.
+pub fn render(plan: &Plan, detail: Detail) -> String {
     let mut text = arithmetic(plan);
-    if let Some(measured) = &plan.measured {
-        text += &demand(measured);
-    }
-    text += &sizes(plan);
-    if let Some(measured) = &plan.measured {
-        text += &cost(measured);
-        text += &sweep(&measured.sweep, measured.demand.core_ns);
-        text += &room(plan, measured);
+    match (&plan.measured, detail) {
+        (None, _) => text += &sizes(plan),
+        (Some(measured), Detail::Summary) => {
+            text += &need(measured);
+            text += &begins(plan, measured);
+            text += &sweep(&measured.sweep, measured.demand.core_ns);
+            text += "--details prints what needs low memory, machines by size, and the price of a \
+                     window.\n";
+        }
+        (Some(measured), Detail::Full) => {
+            text += &demand(measured);
+            text += &sizes(plan);
+            text += &begins(plan, measured);
+            text += &cost(measured);
+            text += &sweep(&measured.sweep, measured.demand.core_ns);
+            text += &room(plan, measured);
+        }
     }
     if plan.interrupted {
         text += "INTERRUPTED: the rows above are complete, others are missing\n";
@@ -58,6 +69,19 @@ fn arithmetic(plan: &Plan) -> String {
     ))
 }
 
+/// What was measured, in a sentence.
+fn need(measured: &Measured) -> String {
+    let demand = &measured.demand;
+    wrapped(&format!(
+        "{} of {}: {} must be low, {} of that page tables; {} of frames are in use at the peak.",
+        plural(demand.copies as usize, "copy", "copies"),
+        measured.trace,
+        whole(demand.low_bytes()),
+        whole(demand.tables_bytes),
+        whole(demand.all_bytes),
+    ))
+}
+
 fn demand(measured: &Measured) -> String {
     let demand = &measured.demand;
     let copies = plural(demand.copies as usize, "copy", "copies");
@@ -73,7 +97,7 @@ fn demand(measured: &Measured) -> String {
         row(&held.name, held.bytes);
     }
     row("all that must be low", demand.low_bytes());
-    row("all memory in use", demand.all_bytes);
+    row("all frames in use", demand.all_bytes);
     text += &table.render(2);
     text + &wrapped(&format!(
         "{} faults, {} tables made; {:.3} s in the core without windows.",
@@ -99,9 +123,12 @@ fn sizes(plan: &Plan) -> String {
         "The frame table has {RECORD} bytes a frame and lies in low memory. A kernel around the \
          manager has more there (stacks, inodes, buffers), for which there is the slop."
     ));
-    let Some(measured) = &plan.measured else {
-        return text;
-    };
+    text
+}
+
+/// From which size of memory on `nohigh` fails.
+fn begins(plan: &Plan, measured: &Measured) -> String {
+    let mut text = String::new();
     let copies = plural(measured.demand.copies as usize, "copy", "copies");
     for (what, begins) in [
         (format!("for {copies}"), plan.sizes.fails_for_measured),

@@ -19,6 +19,13 @@ use crate::clock::{Clock, HostClock};
 /// milliseconds, between which progress is shown.
 pub const SLICE_OPS: usize = 1 << 16;
 
+/// The same where memory in use is looked at more closely, since the end of a slice costs next to
+/// nothing with one CPU.
+pub const CLOSE_OPS: usize = 1 << 12;
+
+/// Slices that a short workload has at least: memory in use is looked at after each.
+const LOOKS: usize = 256;
+
 /// Divergences that are reported one by one.
 const SAMPLES: usize = 5;
 
@@ -161,7 +168,11 @@ pub fn run(
         core_ns_by_cpu: vec![0; workload.cpus()],
         ..Replayed::default()
     };
-    let slices = workload.slices(SLICE_OPS);
+    let most = match workload.cpus() {
+        1 => CLOSE_OPS,
+        _ => SLICE_OPS,
+    };
+    let slices = workload.slices(slice_ops(workload, most));
     let between_samples = slices.len() / HISTOGRAM_SAMPLES + 1;
     for (number, slice) in slices.iter().enumerate() {
         run_slice(workload, engine, slice, &mut replayed);
@@ -173,6 +184,12 @@ pub fn run(
         }
     }
     replayed
+}
+
+/// Operations after which a replay of `workload` looks at the memory in use: fewer than `most` if
+/// it is short.
+pub fn slice_ops(workload: &Workload, most: usize) -> usize {
+    (workload.ops() as usize / LOOKS).clamp(1, most)
 }
 
 fn add_sample(sum: &mut Vec<u64>, sample: Vec<u64>) {

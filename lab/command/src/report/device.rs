@@ -4,7 +4,6 @@ use vellum_engine::DeviceModel;
 use vellum_results::compare::{self, Device};
 use vellum_results::{Arms, replay};
 
-use super::text::device_sentence;
 use crate::compare::Pass;
 use crate::stats::median;
 
@@ -33,7 +32,18 @@ pub fn model(device: &Device) -> DeviceModel {
 
 /// What it is like, in words.
 pub fn sentence(device: &Device) -> String {
-    device_sentence(&device.name, &model(device))
+    sentence_of(&device.name, &model(device))
+}
+
+/// What a device of that name is like.
+pub fn sentence_of(name: &str, device: &DeviceModel) -> String {
+    format!(
+        "Pages leave for and come from a device called {name}: {} us for a read, {} us for a \
+         write, {} MB/s, one request at a time. Whoever asks waits for it.",
+        device.read_ns as f64 / 1e3,
+        device.write_ns as f64 / 1e3,
+        device.bytes_per_s / 1_000_000,
+    )
 }
 
 /// Time that a device took, by the counters of an engine, in nanoseconds.

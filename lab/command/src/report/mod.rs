@@ -15,3 +15,22 @@ pub mod replay;
 pub mod text;
 
 pub use vellum_tables::{kernbench, sdet};
+
+/// How much of a result is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// What a reader wants first: about a screen, without what is zero.
+    Summary,
+    /// Every table and every count, and designs with all their options.
+    Full,
+}
+
+impl Detail {
+    /// How a design is named: by what differs from the default, or completely.
+    pub fn design(self, design: &str) -> String {
+        match self {
+            Detail::Summary => names::brief(design),
+            Detail::Full => design.to_owned(),
+        }
+    }
+}

@@ -2,13 +2,38 @@
 //!
 //! A complete design is a dozen options in a row. A report states it once, at its
 //! top: for each arm the options in which the arms differ, and then those that all
-//! have in common. Below, the difference alone names an arm, if it is a single
-//! option.
+//! have in common: in a summary only those that are not the default. Below, the difference
+//! alone names an arm, if it is a single option.
 
 use std::fmt::Write;
 
+use super::Detail;
+
 /// Columns of a terminal.
 pub const WIDTH: usize = 100;
+
+/// The options of `design` that are not the default. What is no option stays.
+pub fn differences(design: &str) -> Vec<&str> {
+    let options = design.split(',').filter(|option| !option.is_empty());
+    options.filter(|option| !is_default(option)).collect()
+}
+
+/// Whether an option, `name=value`, has the value that it has by default.
+fn is_default(option: &str) -> bool {
+    let Some((name, value)) = option.split_once('=') else {
+        return false;
+    };
+    let mut known = vellum_engine::options().iter();
+    known.any(|info| info.name == name && info.default == value)
+}
+
+/// A design by the options that are not the default.
+pub fn brief(design: &str) -> String {
+    match differences(design).as_slice() {
+        [] => "the default design".to_owned(),
+        options => options.join(","),
+    }
+}
 
 /// The designs of a report, or whatever else is compared.
 #[derive(Clone, Debug)]
@@ -59,18 +84,28 @@ impl Names {
 
     /// Lines that state every design: arm for arm what its `labels` stand for, then
     /// `control`, a line on its own, then what all have in common.
-    pub fn lines<'l>(&self, labels: impl IntoIterator<Item = &'l str>, control: &str) -> String {
+    pub fn lines<'l>(
+        &self,
+        labels: impl IntoIterator<Item = &'l str>,
+        control: &str,
+        detail: Detail,
+    ) -> String {
         let mut text = String::new();
         for (arm, label) in labels.into_iter().enumerate() {
             let own = match self.own.get(arm).is_none_or(Vec::is_empty) {
-                true => self.full.get(arm).cloned().unwrap_or_default(),
+                true => detail.design(self.full.get(arm).map_or("", String::as_str)),
                 false => self.own[arm].join(","),
             };
             listed(&mut text, label, own.split(','));
         }
         let _ = writeln!(text, "  A'  {control}");
-        if !self.shared.is_empty() {
-            listed(&mut text, "all", self.shared.iter().map(String::as_str));
+        let shared = self.shared.iter().map(String::as_str);
+        let shared: Vec<&str> = match detail {
+            Detail::Summary => shared.filter(|option| !is_default(option)).collect(),
+            Detail::Full => shared.collect(),
+        };
+        if !shared.is_empty() {
+            listed(&mut text, "all", shared.into_iter());
         }
         text
     }
@@ -105,7 +140,7 @@ mod tests {
         assert_eq!(names.named(0, "A"), "A rmap=chains");
         assert_eq!(names.named(1, "B"), "B rmap=partial");
         let lines = "  A   rmap=chains\n  B   rmap=partial\n  A'  again\n  all direct=on\n";
-        assert_eq!(names.lines(["A", "B"], "again"), lines);
+        assert_eq!(names.lines(["A", "B"], "again", Detail::Full), lines);
     }
 
     #[test]
@@ -117,7 +152,7 @@ mod tests {
         assert_eq!(names.named(0, "A"), "A");
         let lines = "  A   rmap=chains,direct=on\n  B   rmap=family,direct=off\n  A'  again\n  \
                      all hint=on\n";
-        assert_eq!(names.lines(["A", "B"], "again"), lines);
+        assert_eq!(names.lines(["A", "B"], "again", Detail::Full), lines);
     }
 
     #[test]
@@ -125,9 +160,12 @@ mod tests {
         let names = Names::of(["rmap=chains,direct=on"; 2]);
         assert_eq!(names.named(1, "B"), "B");
         let lines = "  A   rmap=chains,direct=on\n  B   rmap=chains,direct=on\n  A'  again\n";
-        assert_eq!(names.lines(["A", "B"], "again"), lines);
+        assert_eq!(names.lines(["A", "B"], "again", Detail::Full), lines);
         let names = Names::of(["6.18.5"]);
-        assert_eq!(names.lines(["A"], "again"), "  A   6.18.5\n  A'  again\n");
+        assert_eq!(
+            names.lines(["A"], "again", Detail::Full),
+            "  A   6.18.5\n  A'  again\n"
+        );
     }
 
     #[test]
@@ -136,7 +174,28 @@ mod tests {
         // Each is told from the others by both.
         assert_eq!(names.named(1, "B"), "B");
         let lines = "  A   a=1,b=1\n  B   a=2,b=1\n  C   a=1,b=2\n  A'  again\n";
-        assert_eq!(names.lines(["A", "B", "C"], "again"), lines);
+        assert_eq!(names.lines(["A", "B", "C"], "again", Detail::Full), lines);
+    }
+
+    #[test]
+    fn a_summary_names_only_what_is_not_the_default() {
+        let complete = |given: &str| {
+            let design = vellum::Design::parse(given).expect("a design");
+            design.to_string()
+        };
+        assert_eq!(brief(&complete("")), "the default design");
+        assert_eq!(
+            brief(&complete("folio=64k,rmap=partial")),
+            "rmap=partial,folio=64k"
+        );
+        assert_eq!(brief("6.18.5"), "6.18.5");
+        let (a, b) = (complete("folio=64k"), complete("folio=64k,rmap=chains"));
+        let names = Names::of([a.as_str(), &b]);
+        let lines = "  A   rmap=family\n  B   rmap=chains\n  A'  again\n  all folio=64k\n";
+        assert_eq!(names.lines(["A", "B"], "again", Detail::Summary), lines);
+        let names = Names::of([a.as_str(), &a]);
+        let lines = "  A   folio=64k\n  B   folio=64k\n  A'  again\n";
+        assert_eq!(names.lines(["A", "B"], "again", Detail::Summary), lines);
     }
 
     #[test]
@@ -146,7 +205,7 @@ mod tests {
             format!("first={n},{}", options.join(","))
         };
         let (a, b) = (design(1), design(2));
-        let lines = Names::of([a.as_str(), b.as_str()]).lines(["A", "B"], "again");
+        let lines = Names::of([a.as_str(), b.as_str()]).lines(["A", "B"], "again", Detail::Full);
         assert!(lines.lines().all(|line| line.len() <= WIDTH), "{lines}");
         assert_eq!(lines.matches("option19=value").count(), 1);
     }

@@ -5,12 +5,20 @@ use std::fmt::Write;
 
 use vellum_engine::{Divergence, Engine};
 
-use super::device;
+use super::names::differences;
+use super::{Detail, device};
 use crate::replay::run::ERRORS;
 use crate::replay::{Class, Divergences, Expectation, Replayed, Workload};
 use vellum_results::compare::Device;
 use vellum_results::replay::{Count, Memory, Replay};
 use vellum_terminal::table::{Table, grouped};
+use vellum_terminal::text::{facts, plural};
+
+/// The name of all memory in use, in the list that an engine gives.
+pub const FRAMES: &str = "all frames";
+
+/// That of page tables.
+pub const TABLES: &str = "page tables";
 
 /// The result of a replay of `workload` on `engine`.
 pub fn result(
@@ -22,9 +30,11 @@ pub fn result(
 ) -> Replay {
     let memory = engine.memory().into_iter();
     let counters = engine.counters().into_iter();
+    let design = engine.design();
     Replay {
         trace,
-        design: engine.design(),
+        differences: Some(differences(&design).join(",")),
+        design,
         cpus: workload.cpus(),
         copies: workload.copies(),
         ram_bytes,
@@ -64,17 +74,146 @@ pub fn measure_device(replay: &mut Replay, device: Device) {
     replay.device = Some(with);
 }
 
-/// The result as tables.
-pub fn text(replay: &Replay) -> String {
-    let mut text = summary(replay);
+/// The result for a terminal.
+pub fn text(replay: &Replay, detail: Detail) -> String {
+    match detail {
+        Detail::Summary => summary(replay),
+        Detail::Full => tables(replay),
+    }
+}
+
+/// Counters of faults by what they found, and what a summary calls them.
+const FAULT_KINDS: [(&str, &str); 9] = [
+    ("zero fills", "filled with zeroes"),
+    ("zero-page maps", "of the zero page"),
+    ("file maps", "of pages of files"),
+    ("copies on write", "copied on write"),
+    ("exclusive reuses", "made writable"),
+    ("superpages mapped", "superpages"),
+    ("folios mapped", "folios"),
+    ("spurious faults", "spurious"),
+    ("fault retries", "retried"),
+];
+
+/// What most readers want to know, in one screen.
+fn summary(replay: &Replay) -> String {
+    let copies = plural(replay.copies as usize, "copy", "copies");
+    let cpus = plural(replay.cpus, "CPU", "CPUs");
+    let mut rows = vec![
+        ("trace", format!("{}, {copies}", replay.trace)),
+        ("design", Detail::Summary.design(&replay.design)),
+        ("machine", format!("{cpus}, {}", mib(replay.ram_bytes))),
+        (
+            "replayed",
+            format!(
+                "{} events, which are {} operations",
+                grouped(replay.events),
+                grouped(replay.ops)
+            ),
+        ),
+        (
+            "CPU time",
+            format!(
+                "{:.3} s in the core, {} events/s; elapsed {:.3} s. This is one pass and has no \
+                 interval: `vellum compare` makes several",
+                seconds(replay.core_ns),
+                grouped(replay.events_per_core_second),
+                seconds(replay.wall_ns)
+            ),
+        ),
+    ];
+    rows.extend(device_rows(replay));
+    rows.push(("faults", faults(replay)));
+    rows.extend(peak(replay).map(|peak| ("memory", peak)));
+    rows.push(("divergences", divergences_in_words(replay)));
+    rows.push(("verified", verified_in_words(replay)));
+    facts(&rows)
+        + "--details prints every count, memory by what it holds, and the complete design.\n"
+}
+
+/// Faults by what they found.
+fn faults(replay: &Replay) -> String {
+    let count = |name: &str| {
+        let mut counters = replay.counters.iter();
+        let found = counters.find(|counter| counter.name == name);
+        found.map_or(0, |counter| counter.count)
+    };
+    let kinds = FAULT_KINDS.map(|(name, words)| (count(name), words));
+    let kinds = kinds.iter().filter(|kind| kind.0 > 0);
+    let kinds: Vec<String> = kinds
+        .map(|(count, words)| format!("{} {words}", grouped(*count)))
+        .collect();
+    let all = grouped(count("faults"));
+    match kinds.as_slice() {
+        [] => all,
+        kinds => format!("{all}: {}", kinds.join(", ")),
+    }
+}
+
+/// The most memory that was in use.
+fn peak(replay: &Replay) -> Option<String> {
+    let held = |name: &str| replay.memory.iter().find(|memory| memory.name == name);
+    let frames = held(FRAMES)?;
+    let tables = held(TABLES).map_or(0, |tables| tables.peak_bytes);
+    Some(format!(
+        "{} of frames in use at the peak: pages, page tables (at most {}) and records of the core. \
+         `vellum info` estimates pages that the recorded kernel used",
+        mib(frames.peak_bytes),
+        mib(tables)
+    ))
+}
+
+fn divergences_in_words(replay: &Replay) -> String {
+    if replay.divergences.is_empty() {
+        return "none: every operation went as it was recorded".to_owned();
+    }
+    let kinds = replay.divergences.iter();
+    let kinds: Vec<String> = kinds
+        .map(|kind| format!("{} {}", grouped(kind.count), kind.name))
+        .collect();
+    format!(
+        "{}; unexplained: {}, {:.3} % of operations",
+        kinds.join(", "),
+        grouped(replay.unexplained),
+        replay.unexplained_share() * 100.0
+    )
+}
+
+fn verified_in_words(replay: &Replay) -> String {
+    let pages = match (&replay.verified, &replay.refuted) {
+        (_, Some(refuted)) => format!("REFUTED: {refuted}"),
+        (Some(verified), None) => format!(
+            "yes: {} pages written, {} read back where they changed hands, {} right after an \
+             access",
+            grouped(verified.written),
+            grouped(verified.read_back),
+            grouped(verified.after_access)
+        ),
+        (None, None) => "no (--verify checks every page against a model)".to_owned(),
+    };
+    let audit = match replay.audited {
+        true => "every invariant holds",
+        false => "invariants not checked (--audit)",
+    };
+    format!("{pages}; {audit}")
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// The whole result as tables.
+fn tables(replay: &Replay) -> String {
+    let mut text = heading(replay);
     section(&mut text, "operations", &replay.ops_by_class);
-    if !replay.divergences.is_empty() {
-        let title = format!(
-            "divergences ({} unexplained, {:.3} % of operations)",
-            grouped(replay.unexplained),
-            replay.unexplained_share() * 100.0
-        );
-        section(&mut text, &title, &replay.divergences);
+    let title = format!(
+        "divergences ({} unexplained, {:.3} % of operations)",
+        grouped(replay.unexplained),
+        replay.unexplained_share() * 100.0
+    );
+    match replay.divergences.is_empty() {
+        true => text += "\ndivergences: none\n",
+        false => section(&mut text, &title, &replay.divergences),
     }
     section(&mut text, "repairs of the trace", &replay.repairs);
     section(&mut text, "counters", &replay.counters);
@@ -84,7 +223,7 @@ pub fn text(replay: &Replay) -> String {
     text
 }
 
-fn summary(replay: &Replay) -> String {
+fn heading(replay: &Replay) -> String {
     let copies = match replay.copies {
         1 => String::new(),
         copies => format!(", {copies} copies"),
@@ -107,18 +246,25 @@ fn summary(replay: &Replay) -> String {
             format!("{} events/s", grouped(replay.events_per_core_second)),
         ),
     ];
-    if let Some(with) = &replay.device {
-        let time = format!("{:.3} s ({})", seconds(with.device_ns), with.device.name);
-        rows.push(("time of the device", time));
-        if let Some(ns) = with.elapsed_ns {
-            let time = format!("{:.3} s, one after the other", seconds(ns));
-            rows.push(("core and device", time));
-        }
-    }
+    rows.extend(device_rows(replay));
     Table::lines(
         rows.into_iter()
             .map(|(name, value)| vec![name.to_owned(), value]),
     )
+}
+
+/// What the device took, if one was modelled.
+fn device_rows(replay: &Replay) -> Vec<(&'static str, String)> {
+    let Some(with) = &replay.device else {
+        return Vec::new();
+    };
+    let time = format!("{:.3} s ({})", seconds(with.device_ns), with.device.name);
+    let mut rows = vec![("time of the device", time)];
+    rows.extend(with.elapsed_ns.map(|ns| {
+        let time = format!("{:.3} s, one after the other", seconds(ns));
+        ("core and device", time)
+    }));
+    rows
 }
 
 fn memory_table(replay: &Replay) -> String {

@@ -4,15 +4,16 @@ use std::fmt::Write;
 
 use super::names::Names;
 use super::published::{self, Format};
-use super::{device, kernbench};
+use super::replay::FRAMES;
+use super::{Detail, device, kernbench};
 use crate::compare::order::even_passes;
 use crate::compare::{ARMS, Reason, Resolution, Verdict};
 use crate::stats::bootstrap::LEAST_PASSES;
-use vellum_engine::DeviceModel;
 use vellum_profile::diffprofile;
 use vellum_results::Figure;
 use vellum_results::compare::{ClassRow, Compare, Count, CountedIn, CounterRow};
 use vellum_terminal::table::{Table, grouped, marked};
+use vellum_terminal::text::{plural, wrapped};
 
 /// Stands for the interval of a few passes.
 pub const NO_INTERVAL: &str = "too few passes";
@@ -20,23 +21,85 @@ pub const NO_INTERVAL: &str = "too few passes";
 /// Lines from each end of the profile of differences.
 const PROFILE_ENDS: usize = 10;
 
-/// The whole report; `resolution` is what its resolution is made of.
-pub fn render(report: &Compare, resolution: Option<&Resolution>) -> String {
+/// Classes in which a summary says that time differs.
+const CLASSES_SHOWN: usize = 3;
+
+/// The report; `resolution` is what its resolution is made of.
+pub fn render(report: &Compare, resolution: Option<&Resolution>, detail: Detail) -> String {
+    match detail {
+        Detail::Summary => summary(report, resolution),
+        Detail::Full => {
+            let sections = [
+                header(report, detail),
+                times(report) + &with_device(report),
+                verdict(report, resolution),
+                classes(report),
+                counters(report),
+                memory(report),
+                kernbench_block(report),
+                profile(report),
+            ];
+            sections.join("\n")
+        }
+    }
+}
+
+/// The verdict, what it is from, and where the difference is.
+fn summary(report: &Compare, resolution: Option<&Resolution>) -> String {
     let sections = [
-        header(report),
-        times(report) + &with_device(report),
+        header(report, Detail::Summary),
         verdict(report, resolution),
-        classes(report),
-        counters(report),
-        memory(report),
-        kernbench_block(report),
-        profile(report),
+        times(report) + &with_device(report),
+        where_it_is(report) + &peaks(report) + MORE,
     ];
     sections.join("\n")
 }
 
+/// What a summary leaves out.
+const MORE: &str = "--details prints time by class, every count, memory by what it holds, and the \
+                    designs completely.\n";
+
+/// The classes whose time differs by more than the control strays, those that differ most first.
+fn where_it_is(report: &Compare) -> String {
+    let change = |row: &ClassRow| row.cpu_ns.b as f64 - row.cpu_ns.a as f64;
+    let mut proven: Vec<&ClassRow> = report.classes.iter().filter(|row| differs(row)).collect();
+    proven.sort_by(|one, other| change(other).abs().total_cmp(&change(one).abs()));
+    let shown: Vec<String> = proven
+        .iter()
+        .take(CLASSES_SHOWN)
+        .map(|row| {
+            format!(
+                "{} {} ms (of {:.2})",
+                row.class,
+                change_ms(row.cpu_ns.a, row.cpu_ns.b),
+                row.cpu_ns.a as f64 / 1e6
+            )
+        })
+        .collect();
+    match shown.is_empty() {
+        true => "No class of operations differs by more than the control strays.\n".to_owned(),
+        false => wrapped(&format!(
+            "Where, in one separate pass, B - A by class: {}.",
+            shown.join(", ")
+        )),
+    }
+}
+
+/// Memory in use at the peak.
+fn peaks(report: &Compare) -> String {
+    let frames = report.memory.iter().find(|row| row.name == FRAMES);
+    frames.map_or_else(String::new, |row| {
+        let mib = |count: &Count| format!("{:.1} MiB", count.median as f64 / f64::from(1 << 20));
+        format!(
+            "Frames in use at the peak: A {}, B {}.\n",
+            mib(&row.peak_bytes.a),
+            mib(&row.peak_bytes.b)
+        )
+    })
+}
+
 /// The CPU times of the passes as `format` has them.
-pub fn render_as(format: Format, report: &Compare) -> String {
+pub fn render_as(format: Format, report: &Compare, detail: Detail) -> String {
     let names = names(report);
     let arms = [
         published::Arm::new("A", names.alone(0)),
@@ -54,15 +117,16 @@ pub fn render_as(format: Format, report: &Compare) -> String {
     };
     format!(
         "{}\n{}",
-        header(report),
+        header(report, detail),
         published::table(format, &arms, &[figure])
     )
 }
 
-fn header(report: &Compare) -> String {
+fn header(report: &Compare, detail: Detail) -> String {
     let about = &report.about;
     let mut text = format!("{}\n", about.trace);
-    text += &names(report).lines(["A", "B"], "as A, in an engine of its own: the control");
+    let control = "as A, in an engine of its own: the control";
+    text += &names(report).lines(["A", "B"], control, detail);
     let parts = (report.slices * report.cpus).max(1);
     let per_slice = report.cpu_ns.a.value / 1e3 / parts as f64;
     let _ = writeln!(
@@ -114,22 +178,6 @@ pub fn uneven(passes: usize, arms: usize) -> String {
          they are by {even}: what they do to an arm widens the intervals instead of cancelling.",
         plural(passes, "pass", "passes")
     ))
-}
-
-/// `1 pass`, `6 passes`.
-pub fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
-/// What a modelled device is like.
-pub fn device_sentence(name: &str, device: &DeviceModel) -> String {
-    format!(
-        "Pages leave for and come from a device called {name}: {} us for a read, {} us for a \
-         write, {} MB/s, one request at a time. Whoever asks waits for it.",
-        device.read_ns as f64 / 1e3,
-        device.write_ns as f64 / 1e3,
-        device.bytes_per_s / 1_000_000,
-    )
 }
 
 fn names(report: &Compare) -> Names {
@@ -219,25 +267,6 @@ fn with_device(report: &Compare) -> String {
     format!("\n{}{said}", table.render(0))
 }
 
-/// `text` in lines of at most 96 characters.
-pub fn wrapped(text: &str) -> String {
-    let mut lines = String::new();
-    let mut length = 0;
-    for word in text.split_whitespace() {
-        if length > 0 && length + 1 + word.len() > 96 {
-            lines.push('\n');
-            length = 0;
-        } else if length > 0 {
-            lines.push(' ');
-            length += 1;
-        }
-        lines.push_str(word);
-        length += word.len();
-    }
-    lines.push('\n');
-    lines
-}
-
 /// Milliseconds with a sign, except for what rounds to nothing.
 fn change_ms(from_ns: u64, to_ns: u64) -> String {
     let text = format!("{:+.2}", (to_ns as f64 - from_ns as f64) / 1e6);
@@ -323,7 +352,7 @@ fn classes(report: &Compare) -> String {
     let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
     for row in &report.classes {
         let (a, b, control) = (row.cpu_ns.a, row.cpu_ns.b, row.cpu_ns.control);
-        let proven = a.abs_diff(b) > a.abs_diff(control);
+        let proven = differs(row);
         let per_op = |ns: u64| format!("{:.0}", ns as f64 / row.ops as f64);
         table.row(vec![
             row.class.to_owned(),
@@ -354,6 +383,12 @@ fn classes(report: &Compare) -> String {
         report.clock_ns,
         grouped(report.classes.iter().map(|row| row.intervals).sum()),
     )
+}
+
+/// Whether the time of a class differs by more than the control strays.
+fn differs(row: &ClassRow) -> bool {
+    let time = &row.cpu_ns;
+    time.a.abs_diff(time.b) > time.a.abs_diff(time.control)
 }
 
 fn counters(report: &Compare) -> String {

@@ -15,7 +15,6 @@ use super::zero::{Entry, Task};
 use crate::bench::buildkernel::jobs;
 use crate::failure::Failure;
 use crate::report::buildkernel::{Builds, block};
-use crate::report::text::plural;
 use crate::scale::text::percent;
 use crate::simulate::{ratio_of, to_base};
 use crate::stats::median;
@@ -24,6 +23,7 @@ use vellum_results::scale::Lock;
 use vellum_results::sim::{Account, Findings, Side};
 use vellum_tables::ministat::{Difference, Options};
 use vellum_terminal::table::{Table, grouped};
+use vellum_terminal::text::plural;
 use vellum_trace::TaskId;
 use vellum_trace::cut::Selection;
 

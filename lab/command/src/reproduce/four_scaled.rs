@@ -9,10 +9,10 @@ use vellum_results::scale::{Cell, Curve, Point, Scale};
 use super::model::{self, Comparison, Section};
 use super::zero::Task;
 use crate::failure::Failure;
-use crate::report::text::plural;
 use crate::scale;
 use crate::scale::text::percent;
 use vellum_terminal::table::Table;
+use vellum_terminal::text::plural;
 use vellum_trace::TaskId;
 use vellum_trace::cut::Selection;
 

@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use super::judge::{Change, Factor, Judgement, judge, judge_counts, judge_times};
 use super::published::Source;
-use crate::report::text::{plural, wrapped};
+use crate::report::Detail;
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_results::Figure;
 use vellum_results::reproduce::Numbers;
 use vellum_terminal::table::Table;
+use vellum_terminal::text::{plural, wrapped};
 
 pub use vellum_results::reproduce::{Comparison, Reproduction, Section};
 
@@ -117,17 +118,21 @@ pub fn section(title: &str, sources: &[Source]) -> Section {
     }
 }
 
-/// A section for a terminal.
-fn render_section(section: &Section) -> String {
+/// A section for a terminal: in a summary its comparisons, or the tables of one without.
+fn render_section(section: &Section, detail: Detail) -> String {
     let mut text = format!("== {}\n", section.title);
-    for source in &section.source {
-        text += &wrapped(&format!("published: {source}"));
+    if detail == Detail::Full {
+        for source in &section.source {
+            text += &wrapped(&format!("published: {source}"));
+        }
+        for method in &section.method {
+            text += &wrapped(&format!("ours: {method}"));
+        }
     }
-    for method in &section.method {
-        text += &wrapped(&format!("ours: {method}"));
-    }
-    for (heading, table) in &section.tables {
-        let _ = write!(text, "\n-- {heading}\n{table}");
+    if detail == Detail::Full || section.comparisons.is_empty() {
+        for (heading, table) in &section.tables {
+            let _ = write!(text, "\n-- {heading}\n{table}");
+        }
     }
     if !section.comparisons.is_empty() {
         let mut table = Table::new(&["", "published", "ours", ""]);
@@ -149,7 +154,7 @@ fn render_section(section: &Section) -> String {
 }
 
 /// A reproduction for a terminal.
-pub fn render(found: &Reproduction) -> String {
+pub fn render(found: &Reproduction, detail: Detail) -> String {
     let mut text = format!(
         "source {}: {}, seed {}{}; {}\n",
         found.source,
@@ -167,7 +172,7 @@ pub fn render(found: &Reproduction) -> String {
     }
     for section in &found.sections {
         text.push('\n');
-        text += &render_section(section);
+        text += &render_section(section, detail);
     }
     text.push('\n');
     let disagreements: Vec<_> = found.disagreements().collect();
@@ -204,6 +209,10 @@ pub fn render(found: &Reproduction) -> String {
     }
     for note in &found.notes {
         text += &wrapped(note);
+    }
+    if detail == Detail::Summary {
+        text += "--details prints the published tables and ours, where they come from, and how ours \
+                 were measured.\n";
     }
     text
 }
@@ -244,11 +253,14 @@ mod tests {
     #[test]
     fn disagreements_are_listed_again_at_the_end() {
         let change = |percent: f64| Change::between(100.0, 100.0 + percent, 0.5);
-        let text = render(&reproduction(vec![
-            of_changes("fine", change(-16.0), change(-10.0)),
-            of_changes("wrong way", change(-16.0), change(10.0)),
-            of_times("too small", 9.0, factor(3.0)),
-        ]));
+        let text = render(
+            &reproduction(vec![
+                of_changes("fine", change(-16.0), change(-10.0)),
+                of_changes("wrong way", change(-16.0), change(10.0)),
+                of_times("too small", 9.0, factor(3.0)),
+            ]),
+            Detail::Full,
+        );
         assert!(text.contains("2 figures disagree"), "{text}");
         assert!(
             text.contains("kernbench, wrong way: published -16.0 %"),
@@ -260,7 +272,10 @@ mod tests {
 
     #[test]
     fn agreement_is_said_too() {
-        let text = render(&reproduction(vec![of_times("f", 9.0, factor(8.0))]));
+        let text = render(
+            &reproduction(vec![of_times("f", 9.0, factor(8.0))]),
+            Detail::Summary,
+        );
         assert!(text.contains("No figure of ours disagrees"), "{text}");
     }
 }

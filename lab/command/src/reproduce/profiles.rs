@@ -7,10 +7,10 @@ use crate::compare::{Arenas, HostClock, Settings, attached, measure};
 use crate::designs;
 use crate::failure::Failure;
 use crate::replay;
-use crate::report::text::plural;
 use crate::sampled;
 use vellum_profile::diffprofile::{self, diffprofile};
 use vellum_profile::sample::DEFAULT_RATE_HZ;
+use vellum_terminal::text::plural;
 
 /// Memory of each simulated machine, in bytes.
 const RAM: u64 = 2 << 30;

@@ -13,11 +13,11 @@ use super::zero::{
 };
 use crate::failure::Failure;
 use crate::report::kernbench;
-use crate::report::text::plural;
 use crate::scale::waits::profile;
 use crate::simulate::{Purpose, Wanted, load, measure_others, text, to_base, trusted};
 use vellum_profile::diffprofile::{self, diffprofile};
 use vellum_results::sim::{Findings, Ratio};
+use vellum_terminal::text::plural;
 
 /// Copies of the part of the kernel build that stand for the three loads: jobs beside the
 /// CPUs as in the published ones, as far as one can have them.

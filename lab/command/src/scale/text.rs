@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use super::waits::locks_table;
-use crate::report::text::plural;
 use vellum_results::Spread;
 use vellum_results::scale::{Curve, Knee, Line, Point, Scale};
 use vellum_terminal::table::Table;
+use vellum_terminal::text::plural;
 
 /// Lines of the profile that are printed.
 const LINES: usize = 10;

@@ -9,10 +9,10 @@ use super::{Purpose, Wanted, load, measure, to_base};
 use crate::bench::buildkernel::Part;
 use crate::failure::Failure;
 use crate::report::buildkernel::{self, Builds};
-use crate::report::text::plural;
 use crate::report::{kernbench, sdet};
 use vellum_description::Description;
 use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::text::plural;
 
 /// What is measured under one load.
 #[derive(Clone, PartialEq, Eq, Debug)]

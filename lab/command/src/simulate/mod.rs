@@ -9,6 +9,7 @@ mod account;
 pub mod bench;
 mod findings;
 mod lanes;
+mod limit;
 mod load;
 mod program;
 mod sweep;

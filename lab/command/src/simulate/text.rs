@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::account::FIGURES;
-use super::elapsed_to_base;
-use crate::report::text::{plural, wrapped};
+use super::{elapsed_to_base, limit};
+use crate::report::Detail;
 use crate::scale::text::{letter, lines_table, percent, spread_is};
 use crate::scale::waits::locks_table;
 use vellum_results::sim::{
@@ -12,9 +12,10 @@ use vellum_results::sim::{
     TakenService,
 };
 use vellum_terminal::table::{Table, grouped};
+use vellum_terminal::text::{plural, wrapped};
 
 /// The findings; with `profile`, what the system time was lost on.
-pub fn render(findings: &Findings, profile: bool) -> String {
+pub fn render(findings: &Findings, profile: bool, detail: Detail) -> String {
     let cpus = plural(findings.cpus, "CPU", "CPUs");
     let mut text = header(findings, &format!("{cpus} of "));
     match &findings.comparison {
@@ -22,7 +23,7 @@ pub fn render(findings: &Findings, profile: bool) -> String {
         None => text.extend(findings.sides.iter().map(alone)),
     }
     for (number, side) in findings.sides.iter().enumerate() {
-        text += &divergences(findings, side, number);
+        text += &divergences(findings, side, number, detail);
     }
     if profile {
         for (number, side) in findings.sides.iter().enumerate() {
@@ -33,7 +34,7 @@ pub fn render(findings: &Findings, profile: bool) -> String {
 }
 
 /// A benchmark under several loads.
-pub fn render_bench(bench: &Bench) -> String {
+pub fn render_bench(bench: &Bench, detail: Detail) -> String {
     let Some(first) = bench.loads.first() else {
         return String::new();
     };
@@ -58,7 +59,7 @@ pub fn render_bench(bench: &Bench) -> String {
         text.extend(load.findings.control.as_ref().map(control));
         text += &against_base(load);
         for (number, side) in load.findings.sides.iter().enumerate() {
-            text += &divergences(&load.findings, side, number);
+            text += &divergences(&load.findings, side, number, detail);
         }
     }
     text
@@ -89,7 +90,7 @@ fn against_base(load: &Loaded) -> String {
 
 /// The findings with more and more CPUs; with `profile`, what the system time was lost on
 /// with the most of them.
-pub fn render_sweep(sweep: &Sweep, profile: bool) -> String {
+pub fn render_sweep(sweep: &Sweep, profile: bool, detail: Detail) -> String {
     let Some(last) = sweep.points.last() else {
         return String::new();
     };
@@ -101,13 +102,14 @@ pub fn render_sweep(sweep: &Sweep, profile: bool) -> String {
     for (number, side) in last.sides.iter().enumerate() {
         let name = name(last, side, number);
         let _ = write!(text, "\n{name}\n{}", by_cpus(sweep, number));
+        text += &limit::sentence(sweep, number);
         if profile {
             let cpus = plural(last.cpus, "CPU", "CPUs");
             text += &lines(&format!("{name} with {cpus}"), side);
         }
     }
     for (number, side) in last.sides.iter().enumerate() {
-        text += &divergences(last, side, number);
+        text += &divergences(last, side, number, detail);
     }
     text
 }
@@ -287,7 +289,7 @@ fn verdict(comparison: &Comparison) -> String {
 }
 
 /// What went otherwise than recorded, in the simulation in the middle.
-fn divergences(findings: &Findings, side: &Side, number: usize) -> String {
+fn divergences(findings: &Findings, side: &Side, number: usize, detail: Detail) -> String {
     let Some(run) = side.middle().filter(|run| !run.divergences.is_empty()) else {
         return String::new();
     };
@@ -300,8 +302,10 @@ fn divergences(findings: &Findings, side: &Side, number: usize) -> String {
         grouped(run.ops),
         grouped(run.unexplained),
     );
-    for how in &run.divergences {
-        let _ = writeln!(text, "  {}: {}", how.how, grouped(how.count));
+    if detail == Detail::Full {
+        for how in &run.divergences {
+            let _ = writeln!(text, "  {}: {}", how.how, grouped(how.count));
+        }
     }
     text
 }
@@ -322,76 +326,4 @@ fn lines(name: &str, side: &Side) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::simulate::findings::findings;
-    use crate::simulate::findings::tests::{done, plan};
-
-    #[test]
-    fn one_design_is_shown_with_the_range_of_its_seeds() {
-        let mut plan = plan(&["rmap=family"], 6);
-        plan.about.service = None;
-        let findings = findings(&plan, &done(&plan, 1.0)).expect("all is done");
-        let text = render(&findings, true);
-        for part in [
-            "some.vellum on 8 CPUs of epyc-milan-1s, 4,096 MiB",
-            "2 copies, 20 tasks, 1,000 operations; the median of 6 seeds",
-            "No user time",
-            "elapsed s         0.001004  0.001001 .. 0.001006",
-            "CPU %                400.0",
-            "15 of 1,000 operations went otherwise than recorded, 5 of them",
-            "25.00 % moving lines, 12.50 % spinning, 50.00 % shootdowns",
-        ] {
-            assert!(text.contains(part), "{part} in\n{text}");
-        }
-        assert!(!text.contains("Control"), "{text}");
-    }
-
-    #[test]
-    fn what_was_taken_out_of_the_user_time_is_said() {
-        let mut plan = plan(&["rmap=family"], 6);
-        let text = |plan: &crate::simulate::Plan| {
-            let findings = findings(plan, &done(plan, 1.0)).expect("all is done");
-            render(&findings, false).replace('\n', " ")
-        };
-        let said = text(&plan);
-        let expected = "less 0.250000 s of service by the recorded kernel: fault 1.50 us.";
-        assert!(said.contains(expected), "{said}");
-        plan.about.service.as_mut().expect("set").prices.clear();
-        assert!(text(&plan).contains("too few faults and calls in a row"));
-    }
-
-    #[test]
-    fn two_designs_are_told_apart_only_if_the_interval_excludes_1() {
-        let plan = plan(&["rmap=chains", "rmap=family"], 6);
-        let text = |ratio| {
-            let findings = findings(&plan, &done(&plan, ratio)).expect("all is done");
-            render(&findings, false)
-        };
-        let less = text(0.75);
-        for part in [
-            "A rmap=chains\nB rmap=family\n",
-            "ratio 1.000 exactly",
-            "0.7500",
-            "B takes less time: 25.00 to 25.00 % less.",
-        ] {
-            assert!(less.contains(part), "{part} in\n{less}");
-        }
-        assert!(text(1.5).contains("B takes more time: 50.00 to 50.00 % more."));
-        let same = text(1.0);
-        assert!(same.contains("No difference is proven"), "{same}");
-    }
-
-    #[test]
-    fn a_failed_control_and_an_interrupt_are_said_aloud() {
-        let plan = plan(&["rmap=chains", "rmap=family"], 6);
-        let mut done = done(&plan, 1.0);
-        done.truncate(12);
-        let control = done.iter_mut().find(|(task, _)| task.is_control);
-        control.expect("a comparison has one").1.elapsed_ns += 1;
-        let findings = findings(&plan, &done).expect("five seeds");
-        let text = render(&findings, false);
-        assert!(text.contains("CONTROL FAILED"), "{text}");
-        assert!(text.contains("INTERRUPTED"), "{text}");
-    }
-}
+mod tests;

@@ -2,9 +2,9 @@
 
 use super::found::{RATIO_WITHIN, TOTAL_WITHIN};
 use super::work::Calibrated;
-use crate::report::text::plural;
 use vellum_results::validation::Validation;
 use vellum_terminal::table::Table;
+use vellum_terminal::text::plural;
 
 /// The tables.
 pub fn render(found: &Validation) -> String {

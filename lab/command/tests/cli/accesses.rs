@@ -73,7 +73,16 @@ fn what_is_used_again_holds_what_was_stored() {
         "reclaim=on,aging=generations,format=aarch64-16k",
     ] {
         let shown = run(&[
-            "replay", &trace, "--design", design, "--ram", "24M", "--verify", "--audit", "-q",
+            "replay",
+            &trace,
+            "--design",
+            design,
+            "--ram",
+            "24M",
+            "--verify",
+            "--audit",
+            "-q",
+            "--details",
         ]);
         let swapped = shown
             .lines()

@@ -12,7 +12,8 @@ fn every_command_shows_examples_of_itself() {
     let commands = cli.get_subcommands();
     for command in commands.filter(|command| !command.is_hide_set()) {
         let name = command.get_name();
-        let help = command.get_after_help().map(ToString::to_string);
+        let help = command.get_after_long_help();
+        let help = help.or(command.get_after_help()).map(ToString::to_string);
         let help = help.unwrap_or_default();
         assert!(help.contains("Examples:"), "{name}");
         assert!(help.contains(&format!("  vellum {name}")), "{name}: {help}");
@@ -27,6 +28,30 @@ fn help_explains_the_exit_codes() {
     let help = text(&output.stdout);
     for code in ["  0  ", "  1  ", "  2  ", "  3  ", "  130 "] {
         assert!(help.contains(code), "{code:?} in {help}");
+    }
+}
+
+#[test]
+fn help_of_every_command_fits_two_screens_and_its_short_form_one() {
+    let lines = |command: &str, option: &str| {
+        let output = vellum(&[command, option]);
+        assert!(output.status.success(), "{command} {option}");
+        text(&output.stdout).lines().count()
+    };
+    for command in Cli::command().get_subcommands() {
+        let name = command.get_name();
+        assert!(lines(name, "--help") <= 130, "{name}");
+        assert!(lines(name, "-h") <= 85, "{name}");
+    }
+    assert!(lines("bench", "-h") <= 60);
+    let all = text(&vellum(&["bench", "--help"]).stdout);
+    for part in [
+        "--optimal-jobs",
+        "--profile-rate",
+        "With --on sim:",
+        "Examples:",
+    ] {
+        assert!(all.contains(part), "{part} in\n{all}");
     }
 }
 

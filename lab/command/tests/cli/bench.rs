@@ -417,6 +417,7 @@ fn tables_name_designs_phases_and_verdicts() {
         "-n",
         "5",
         "--quiet",
+        "--details",
         "--resamples",
         "100",
     ]);

@@ -103,6 +103,7 @@ fn a_comparison_prints_every_table_and_the_same_as_json() {
         "--slice",
         "50",
         "--quiet",
+        "--details",
         "--json",
         &json,
     ]);
@@ -181,7 +182,8 @@ fn atomic_operations_are_left_out_if_nobody_wants_them() {
     let scratch = Scratch::new("compare-no-atomics");
     let trace = scratch.path("fork.vellum");
     write_eight_forks(&trace);
-    let output = vellum(&["compare", &trace, "-n", "1", "--ram", "64M", "--no-atomics"]);
+    let arguments = ["compare", &trace, "-n", "1", "--ram", "64M", "--no-atomics"];
+    let output = vellum(&[&arguments[..], &["--details"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = text(&output.stdout);
     assert!(printed.contains("Events in one pass"), "{printed}");

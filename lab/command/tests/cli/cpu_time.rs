@@ -58,7 +58,7 @@ fn info_adds_cpu_times_up_and_names_the_busiest_tasks() {
     assert_eq!(json["cpu_time"]["busiest"][0]["pid"], 70);
     by_hand::write_trace(&trace, 0, &[(0, EventKind::Brk { end: 4096 })]);
     let info = shown(&["info", "--quiet", &trace]);
-    assert!(info.contains("CPU time     not recorded"), "{info}");
+    assert!(info.contains("CPU time    not recorded"), "{info}");
 }
 
 #[test]

@@ -66,6 +66,7 @@ fn a_replay_prints_the_time_of_the_device_and_adds_it_where_there_is_one_cpu() {
             cpus,
             "--verify",
             "-q",
+            "--details",
             "--html",
             &page,
         ]);

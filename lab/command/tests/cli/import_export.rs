@@ -69,7 +69,7 @@ fn imported_traces_replay_verified() {
             "1",
             "--strict",
         ]);
-        let output = done(&["info", &trace]);
+        let output = done(&["info", "--details", &trace]);
         assert!(
             printed(&output).contains("Imported from"),
             "{name}: {}",

@@ -111,7 +111,7 @@ fn info_and_dump_agree_about_the_beginning_of_a_trace() {
     // The cut's beginning is the trace's: the same lines.
     let same = vellum(&["dump", whole, "--to", "0.2"]);
     assert_eq!(same.lines().count(), lines.lines().count());
-    let text = vellum(&["info", "--quiet", part]);
+    let text = vellum(&["info", "--details", "--quiet", part]);
     for heading in [
         "tasks by origin",
         "events by kind",

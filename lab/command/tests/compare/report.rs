@@ -4,7 +4,7 @@ use crate::synthetic::{Bench, Disturbance, FlatLoad, op};
 use serde_json::Value;
 use vellum_lab::compare::{Analysis, Resolution};
 use vellum_lab::replay::Class;
-use vellum_lab::report::{json, model, text};
+use vellum_lab::report::{Detail, json, model, text};
 use vellum_results::Document;
 use vellum_results::compare::{About, Compare};
 
@@ -22,7 +22,7 @@ struct Report {
 }
 
 fn render(report: &Report) -> String {
-    text::render(&report.found, report.resolution.as_ref())
+    text::render(&report.found, report.resolution.as_ref(), Detail::Full)
 }
 
 fn value(report: &Report) -> Value {
@@ -113,6 +113,27 @@ diffprofile (time by class in us, + worse in B)
       1000     1.0% total
 ";
     assert_eq!(render(&report), expected);
+}
+
+#[test]
+fn a_summary_has_the_verdict_first_and_fits_a_screen() {
+    let report = report(&Bench::new(1, STILL), &slow_exit(), "2.0", 6);
+    let resolution = report.resolution.as_ref();
+    let summary = text::render(&report.found, resolution, Detail::Summary);
+    assert!(summary.lines().count() <= 24, "{summary}");
+    let place = |part: &str| summary.find(part).expect(part);
+    assert!(
+        place("Verdict:") < place("CPU time in the core"),
+        "{summary}"
+    );
+    for part in [
+        "B needs 1.00 % more CPU time than A",
+        "B - A by class: exit +1.00 ms (of 1.00).",
+        "--details prints",
+    ] {
+        assert!(summary.contains(part), "{part} in\n{summary}");
+    }
+    assert!(!summary.contains("Events in one pass"), "{summary}");
 }
 
 #[test]

@@ -24,7 +24,11 @@ pub fn show(replay: &Replay) -> Shown {
     let (unit, divisor) = words::time_unit(replay.core_ns as f64);
     let share = replay.unexplained as f64 / replay.ops.max(1) as f64;
     Shown {
-        title: format!("{} on {}", words::file_name(&replay.trace), replay.design),
+        title: format!(
+            "{} on {}",
+            words::file_name(&replay.trace),
+            words::design(replay.differences.as_ref().unwrap_or(&replay.design))
+        ),
         answer: Answer {
             sentence: format!(
                 "The {} of {} take {} {unit} of CPU time in the core, in one pass; {} of the operations went \

@@ -9,9 +9,9 @@ use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::failure::Failure;
-use crate::report::text::plural;
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::grouped;
+use vellum_terminal::text::plural;
 
 /// A parent's pages that few of very many children still have, those few being the
 /// last that a search from the youngest on comes to.

@@ -66,7 +66,7 @@ pub fn fork_family(request: &Request, interrupt: &Interrupt) -> Result<Findings,
     let (shared, visits) = (sizes.get("shared"), sizes.get("visits"));
     let title = format!(
         "{} of one parent, {} pages copied in each",
-        crate::report::text::plural(children as usize, "child", "children"),
+        vellum_terminal::text::plural(children as usize, "child", "children"),
         grouped(pages)
     );
     let facts = vec![
@@ -139,7 +139,7 @@ pub fn mremap_after_fork(request: &Request, interrupt: &Interrupt) -> Result<Fin
     let (children, pages) = (sizes.get("children"), sizes.get("pages"));
     let title = format!(
         "{}, {} pages moved in each",
-        crate::report::text::plural(children as usize, "child", "children"),
+        vellum_terminal::text::plural(children as usize, "child", "children"),
         grouped(pages)
     );
     let facts = vec![

@@ -225,15 +225,15 @@ pub fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, F
     for shape in shapes.into_iter().chain(wide_shapes) {
         let title = format!(
             "{} x {} x {}, {}",
-            crate::report::text::plural(shape.tasks as usize, "task", "tasks"),
-            crate::report::text::plural(shape.regions as usize, "region", "regions"),
-            crate::report::text::plural(shape.pages as usize, "page", "pages"),
+            vellum_terminal::text::plural(shape.tasks as usize, "task", "tasks"),
+            vellum_terminal::text::plural(shape.regions as usize, "region", "regions"),
+            vellum_terminal::text::plural(shape.pages as usize, "page", "pages"),
             shape.asks.text(),
         );
         let facts = vec![format!(
             "A file of {} pages, each mapped by {}; one fault maps up to {window} pages.",
             grouped(shape.file_pages),
-            crate::report::text::plural(shape.tasks as usize, "task", "tasks"),
+            vellum_terminal::text::plural(shape.tasks as usize, "task", "tasks"),
         )];
         if run::add(
             &mut findings,
@@ -299,7 +299,7 @@ pub fn shared_file(request: &Request, interrupt: &Interrupt) -> Result<Findings,
     };
     let title = format!(
         "{} of the same {} pages",
-        crate::report::text::plural(regions.regions as usize, "region", "regions"),
+        vellum_terminal::text::plural(regions.regions as usize, "region", "regions"),
         grouped(pages)
     );
     let mappings = regions.regions * regions.touched;

@@ -9,8 +9,8 @@ use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::bench::sweep::{self, blocks, cpu_counts, size_name};
 use crate::failure::Failure;
-use crate::report::text::plural;
 use vellum_terminal::progress::Interrupt;
+use vellum_terminal::text::plural;
 
 const MIB: u64 = 1 << 20;
 

@@ -11,8 +11,8 @@ use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::bench::sweep::cpu_counts;
 use crate::failure::Failure;
-use crate::report::text::plural;
 use vellum_terminal::progress::Interrupt;
+use vellum_terminal::text::plural;
 
 /// First page of the first mapping.
 const START: u64 = 1 << 20;

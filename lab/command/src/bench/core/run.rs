@@ -210,7 +210,7 @@ pub fn describe(title: &str, mut facts: Vec<String>, measured: &Measurement) -> 
     facts.push(format!(
         "{} operations on {} in {} slices.",
         vellum_terminal::table::grouped(measured.ops as u64),
-        crate::report::text::plural(measured.cpus, "CPU", "CPUs"),
+        vellum_terminal::text::plural(measured.cpus, "CPU", "CPUs"),
         vellum_terminal::table::grouped(measured.slices as u64),
     ));
     let arms = measured.designs.len();

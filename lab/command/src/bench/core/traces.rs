@@ -226,11 +226,11 @@ fn label(arm: &Arm) -> String {
 }
 
 fn different(traces: u64) -> String {
-    crate::report::text::plural(traces as usize, "trace", "different traces")
+    vellum_terminal::text::plural(traces as usize, "trace", "different traces")
 }
 
 pub(super) fn copies_of(copies: u32) -> String {
-    crate::report::text::plural(copies as usize, "copy", "copies")
+    vellum_terminal::text::plural(copies as usize, "copy", "copies")
 }
 
 /// Traces that run at once, ready to be measured.

@@ -18,7 +18,7 @@ use super::request::Request;
 use crate::designs::{common_pages, with_reclaim};
 use crate::failure::Failure;
 use crate::replay::ram;
-use crate::report::text::device_sentence;
+use crate::report::device::sentence_of;
 pub use linux::on_linux;
 use programs::{Memory, Program, program};
 pub use rmap_test::under_pressure;
@@ -65,7 +65,7 @@ pub fn on_core(request: &Request, interrupt: &Interrupt) -> Result<Findings, Fai
         let Program {
             script, mut facts, ..
         } = program(variant.name, &request.sizes, memory, request.method.seed)?;
-        facts.push(device_sentence(&name, &device));
+        facts.push(sentence_of(&name, &device));
         if let Some(around) = around_group {
             facts.push(format!(
                 "Under designs with groups=on the processes are in a group that may have {} KiB, on a \

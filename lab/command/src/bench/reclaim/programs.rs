@@ -6,9 +6,9 @@ use super::zipf::Zipf;
 use crate::bench::core::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::request::Sizes;
 use crate::failure::Failure;
-use crate::report::text::plural;
 use crate::stats::Random;
 use vellum_terminal::table::grouped;
+use vellum_terminal::text::plural;
 
 /// First page of every mapping of private memory.
 pub(super) const START: u64 = 1 << 19;

@@ -11,10 +11,11 @@ use crate::bench::findings::Findings;
 use crate::bench::request::{Request, Sizes};
 use crate::designs::common_pages;
 use crate::failure::Failure;
-use crate::report::text::{device_sentence, plural};
+use crate::report::device::sentence_of;
 use vellum_engine::Access;
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::table::grouped;
+use vellum_terminal::text::plural;
 
 const FILE: FileSlot = FileSlot(0);
 
@@ -155,7 +156,7 @@ pub fn under_pressure(request: &Request, interrupt: &Interrupt) -> Result<Findin
                 plural(shape.tasks as usize, "task", "tasks"),
                 plural(sweeps as usize, "time", "times"),
             ),
-            device_sentence(&name, &device),
+            sentence_of(&name, &device),
         ];
         let script = shape.script(sweeps);
         let title = shape.title();

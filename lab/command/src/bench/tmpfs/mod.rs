@@ -17,12 +17,12 @@ use super::lat_mmap::sizes;
 use super::request::Request;
 use crate::compare::{Arenas, Builder};
 use crate::failure::Failure;
-use crate::report::text::plural;
 use measure::Times;
 pub use on_linux::run as on_linux;
 use plan::{BLOCKS, Place, Step};
 use sides::{Copying, Core, Side, Tmpfs};
 use vellum_terminal::progress::Interrupt;
+use vellum_terminal::text::plural;
 
 const MIB: u64 = 1 << 20;
 

@@ -3,33 +3,40 @@
 use std::io::{self, Write};
 
 use super::survey::Report;
+use crate::report::Detail;
+use vellum_terminal::table::grouped;
+use vellum_terminal::text::{facts, plural};
 
-/// Commands that are listed unless all are asked for.
-const TOP: usize = 12;
+/// Commands that a summary lists.
+const BUSIEST: usize = 4;
 
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+/// Kinds of events that a summary lists.
+const KINDS: usize = 6;
 
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// Prints the summary. `all` lists every command.
-pub fn print(out: &mut impl Write, report: &Report, all: bool) -> io::Result<()> {
-    head(out, report)?;
+/// Prints the summary.
+pub fn print(out: &mut impl Write, report: &Report, detail: Detail) -> io::Result<()> {
+    let mut rows = head(report);
+    let lost = ("lost events", grouped(report.lost));
+    if detail == Detail::Summary {
+        rows.extend((report.lost > 0).then_some(lost));
+        rows.extend(brief(report));
+        let more = "--details prints every count, all commands, and what was invisible.";
+        return writeln!(out, "{}{more}", facts(&rows));
+    }
+    let [tasks, files] = [report.tasks, report.files].map(|count| grouped(count as u64));
+    for (name, value) in rows
+        .into_iter()
+        .chain([("tasks", tasks), ("files", files), lost])
+    {
+        writeln!(out, "{name:<12} {value}")?;
+    }
     counts(out, report)?;
     faults(out, report)?;
-    commands(out, report, all)?;
+    commands(out, report)?;
     memory(out, report)?;
     if !report.invisible.is_empty() {
         writeln!(out, "\nwhat was invisible")?;
@@ -40,44 +47,129 @@ pub fn print(out: &mut impl Write, report: &Report, all: bool) -> io::Result<()>
     Ok(())
 }
 
-fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    let mut line = |name: &str, value: String| writeln!(out, "{name:<12} {value}");
-    line("trace", report.trace.clone())?;
-    line(
-        "size",
-        format!(
-            "{} bytes, {:.2} an event",
-            grouped(report.file_bytes),
-            report.bytes_per_event
-        ),
-    )?;
-    line("command", report.command.join(" "))?;
-    line(
-        "machine",
-        format!(
-            "Linux {} {}, {} CPUs, {} of memory",
-            report.kernel,
-            report.architecture,
-            report.cpus,
-            mib(report.memory_bytes)
-        ),
-    )?;
-    let huge = if report.transparent_huge_pages {
-        "as the system had them"
-    } else {
-        "off"
+/// Events, faults, commands and memory in words, without what is zero.
+fn brief(report: &Report) -> Vec<(&'static str, String)> {
+    let list = |rows: &mut dyn Iterator<Item = (String, u64)>| {
+        let rows = rows.filter(|row| row.1 > 0);
+        let rows = rows.map(|(name, count)| format!("{} {name}", grouped(count)));
+        rows.collect::<Vec<String>>().join(", ")
     };
-    line("huge pages", huge.to_owned())?;
-    for cut in &report.cuts {
-        line("cut", cut.clone())?;
+    let named = |name: &str, count: u64| (name.to_owned(), count);
+    let creations = &report.creations;
+    let mut origins = [
+        named("there from the start", creations.initial),
+        named("by vfork", creations.vfork),
+        named("by fork", creations.fork),
+        named("threads", creations.thread),
+        named("in a shared space", creations.shared_space),
+    ]
+    .into_iter();
+    let mut events: Vec<(String, u64)> = report
+        .events
+        .iter()
+        .map(|row| named(row.kind, row.count))
+        .collect();
+    events.sort_by_key(|row| std::cmp::Reverse(row.1));
+    let mut kinds = report.faults.iter().flat_map(|row| {
+        let what = match row.access {
+            "read" => "reads",
+            "write" => "writes",
+            _ => "instruction fetches",
+        };
+        let absent = row.user_absent + row.kernel_absent;
+        let present = row.user_present + row.kernel_present;
+        [
+            named(&format!("{what} of absent pages"), absent),
+            named(&format!("{what} of present pages"), present),
+        ]
+    });
+    let others = report.commands.iter().skip(BUSIEST).map(|row| row.faults);
+    let others = named("by other commands", others.sum());
+    let commands = report.commands.iter().take(BUSIEST);
+    let commands = commands.map(|row| named(&format!("by {}", row.command), row.faults));
+    let mut rows = vec![
+        (
+            "tasks",
+            format!("{}: {}", grouped(report.tasks as u64), list(&mut origins)),
+        ),
+        ("files", grouped(report.files as u64)),
+        ("events", {
+            let listed = list(&mut events.into_iter().take(KINDS));
+            format!("{}: {listed}, …", grouped(report.total_events))
+        }),
+        ("faults", list(&mut kinds)),
+        ("", list(&mut commands.chain([others]))),
+        (
+            "pages",
+            format!(
+                "{} in use at the peak ({} anonymous at theirs, {} of files): an estimate, from first \
+                 use, or being mapped around a fault, to the end of mapping or file. `vellum \
+                 replay` counts frames in use, as the core needs them",
+                mib(report.peak_bytes),
+                mib(report.peak_anonymous_bytes),
+                mib(report.peak_file_bytes)
+            ),
+        ),
+        (
+            "singletons",
+            format!(
+                "{:.1} % of {} anonymous pages, which no fork ever shared",
+                report.singleton_share * 100.0,
+                grouped(report.anonymous_pages)
+            ),
+        ),
+    ];
+    if report.unmapped_faults > 0 {
+        let count = grouped(report.unmapped_faults);
+        rows.push(("not mapped", format!("{count} faults without a mapping")));
     }
-    line("time", format!("{:.6} s", report.seconds))?;
+    if !report.invisible.is_empty() {
+        let notes = plural(report.invisible.len(), "note", "notes");
+        rows.push((
+            "invisible",
+            format!("{notes} on what was not recorded (--details)"),
+        ));
+    }
+    rows
+}
+
+/// The trace, and where it was made.
+fn head(report: &Report) -> Vec<(&'static str, String)> {
+    let huge = match report.transparent_huge_pages {
+        true => "as the system had them",
+        false => "off",
+    };
+    let mut rows = vec![
+        ("trace", report.trace.clone()),
+        (
+            "size",
+            format!(
+                "{} bytes, {:.2} an event",
+                grouped(report.file_bytes),
+                report.bytes_per_event
+            ),
+        ),
+        ("command", report.command.join(" ")),
+        (
+            "machine",
+            format!(
+                "Linux {} {}, {} CPUs, {} of memory",
+                report.kernel,
+                report.architecture,
+                report.cpus,
+                mib(report.memory_bytes)
+            ),
+        ),
+        ("huge pages", huge.to_owned()),
+    ];
+    rows.extend(report.cuts.iter().map(|cut| ("cut", cut.clone())));
     let cpu_time = report.cpu_time.as_ref();
-    line(
-        "CPU time",
-        cpu_time.map_or("not recorded".to_owned(), ToString::to_string),
-    )?;
-    if let Some(accesses) = &report.accesses {
+    let cpu_time = cpu_time.map_or("not recorded".to_owned(), ToString::to_string);
+    rows.extend([
+        ("time", format!("{:.6} s", report.seconds)),
+        ("CPU time", cpu_time),
+    ]);
+    rows.extend(report.accesses.as_ref().map(|accesses| {
         let known = match accesses.of_regions {
             true => "how many pages of each region",
             false => "each page",
@@ -88,11 +180,9 @@ fn head(out: &mut impl Write, report: &Report) -> io::Result<()> {
             grouped(accesses.pages),
             grouped(accesses.ranges)
         );
-        line("later uses", text)?;
-    }
-    line("tasks", grouped(report.tasks as u64))?;
-    line("files", grouped(report.files as u64))?;
-    line("lost events", grouped(report.lost))
+        ("later uses", text)
+    }));
+    rows
 }
 
 fn counts(out: &mut impl Write, report: &Report) -> io::Result<()> {
@@ -145,7 +235,7 @@ fn faults(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-fn commands(out: &mut impl Write, report: &Report, all: bool) -> io::Result<()> {
+fn commands(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(
         out,
         "\n{:<17} {:>8} {:>8} {:>11} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9}",
@@ -161,8 +251,7 @@ fn commands(out: &mut impl Write, report: &Report, all: bool) -> io::Result<()> 
         "reads",
         "writes"
     )?;
-    let shown = if all { report.commands.len() } else { TOP };
-    for row in report.commands.iter().take(shown) {
+    for row in &report.commands {
         writeln!(
             out,
             "  {:<15} {:>8} {:>8} {:>11} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9}",
@@ -178,10 +267,6 @@ fn commands(out: &mut impl Write, report: &Report, all: bool) -> io::Result<()> 
             grouped(row.reads),
             grouped(row.writes)
         )?;
-    }
-    if report.commands.len() > shown {
-        let more = report.commands.len() - shown;
-        writeln!(out, "  and {more} more (--all lists them)")?;
     }
     Ok(())
 }
@@ -202,7 +287,7 @@ fn memory(out: &mut impl Write, report: &Report) -> io::Result<()> {
         report.singleton_share * 100.0
     )?;
     for (name, bytes) in [
-        ("peak", report.peak_bytes),
+        ("peak of pages in use", report.peak_bytes),
         ("peak anonymous", report.peak_anonymous_bytes),
         ("peak of files", report.peak_file_bytes),
     ] {
@@ -217,17 +302,4 @@ fn memory(out: &mut impl Write, report: &Report) -> io::Result<()> {
         )?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_000), "1,000");
-        assert_eq!(grouped(12_345_678), "12,345,678");
-    }
 }

@@ -9,6 +9,7 @@ use vellum_scale::{ScaleError, Verifiable};
 use vellum_terminal::jobs::run_all;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_terminal::table::{Table, grouped};
+use vellum_terminal::text::plural;
 use vellum_trace::TraceReader;
 
 use super::super::results::Results;
@@ -16,7 +17,6 @@ use super::super::simulated::{machine_with, refuse};
 use super::super::{Failure, OrFail};
 use super::{ReplayArgs, load};
 use crate::replay::{Workload, ram};
-use crate::report::text::plural;
 use crate::verify::simulated::verify;
 use vellum_results::replay::{Refuted, Verification, VerifiedInTime};
 
@@ -108,7 +108,7 @@ pub(super) fn run(mut args: ReplayArgs) -> Result<(), Failure> {
         refuted,
         interrupted: interrupt.requested(),
     };
-    results.print(|| text(&report), &report)?;
+    results.print(|_| text(&report), &report)?;
     if let Some(Refuted { seed, what }) = report.refuted {
         return Err(Failure::refuted(format!("seed {seed}: {what}")));
     }

@@ -88,7 +88,10 @@ pub fn run(request: Request) -> Result<(), Failure> {
         if let Some(file) = drawing {
             file.commit(&results::picture(&sweep)?)?;
         }
-        results.print(|| text::render_sweep(&sweep, request.profile), &sweep)?;
+        results.print(
+            |detail| text::render_sweep(&sweep, request.profile, detail),
+            &sweep,
+        )?;
         if let Some(last) = sweep.points.last() {
             write_waits(files, last)?;
         }
@@ -99,7 +102,10 @@ pub fn run(request: Request) -> Result<(), Failure> {
         };
     }
     let findings = measure(&plan, style, &interrupt)?;
-    results.print(|| text::render(&findings, request.profile), &findings)?;
+    results.print(
+        |detail| text::render(&findings, request.profile, detail),
+        &findings,
+    )?;
     write_waits(files, &findings)?;
     trusted(&findings)?;
     match findings.interrupted {

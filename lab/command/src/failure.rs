@@ -144,3 +144,16 @@ impl<T, E: Into<Failure>> OrFail<T> for Result<T, E> {
         })
     }
 }
+
+/// Refuses the options that are given, saying `why`.
+///
+/// # Errors
+/// One is.
+pub fn refuse(options: &[(bool, &str)], why: &str) -> Result<(), Failure> {
+    let given = options.iter().filter(|(given, _)| *given);
+    let names: Vec<&str> = given.map(|(_, name)| *name).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::usage(format!("{} {why}", names.join(", ")))),
+    }
+}

@@ -6,7 +6,7 @@ use crate::Kind;
 
 /// Kernbench of Con Kolivas, on a host or on a simulated machine. Times are seconds, as in
 /// the block.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Kolivas {
     /// Version of the program.
     pub version: String,

@@ -6,6 +6,7 @@ use vellum_results::bench::{About, Bench};
 
 use super::request::{On, Request};
 use crate::compare::{Contrast, Method};
+use crate::report::names::letter;
 use crate::stats::{Samples, quantile};
 
 pub use vellum_results::Standing;
@@ -25,15 +26,6 @@ pub fn arms_of(given: &[String], full: &[String]) -> Vec<Arm> {
         .collect();
     arms.push(arm(0, "A'".to_owned(), 0));
     arms
-}
-
-/// `A`, `B`, … `Z`, `A2`, …
-fn letter(index: usize) -> String {
-    let letter = char::from(b'A' + (index % 26) as u8);
-    match index / 26 {
-        0 => letter.to_string(),
-        round => format!("{letter}{}", round + 1),
-    }
 }
 
 /// Everything that a benchmark found.

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run, Share, Standing};
 use super::request::{On, Request};
-use crate::compare::{Reason, Verdict};
+use crate::compare::Verdict;
 use crate::report::Detail;
+use crate::report::figures::{bounds, said, uneven};
 use crate::report::names::{Names, WIDTH};
 use crate::report::published::{self, Format, unit};
-use crate::report::text::{NO_INTERVAL, uneven};
-use crate::stats::bootstrap::LEAST_PASSES;
+
 use vellum_tables::mmtests::Edition;
 use vellum_terminal::table::{Table, grouped, marked};
 use vellum_terminal::text::{plural, wrapped};
@@ -232,19 +232,17 @@ fn of_figure(figure: &Figure, findings: &Findings, detail: Detail) -> String {
         "",
     ]);
     for (arm, label) in figure.arms.iter().zip(labels(findings)) {
-        let bounds =
-            |low: Option<f64>, high: Option<f64>, digits: usize, divisor: f64| match (low, high) {
-                (Some(low), Some(high)) => {
-                    format!("{:.digits$} .. {:.digits$}", low / divisor, high / divisor)
-                }
-                _ => NO_INTERVAL.to_owned(),
-            };
+        let interval = |low: Option<f64>, high: Option<f64>| vellum_results::Figure {
+            value: arm.value,
+            low,
+            high,
+        };
         let is_base = arm.standing == Standing::Base;
         let value = format!("{:.2}", arm.value / divisor);
         table.row(vec![
             label,
             marked(value, arm.standing == LESS),
-            bounds(arm.low, arm.high, 2, divisor),
+            bounds(&interval(arm.low, arm.high).in_units_of(divisor), 2),
             if is_base {
                 String::new()
             } else {
@@ -252,7 +250,7 @@ fn of_figure(figure: &Figure, findings: &Findings, detail: Detail) -> String {
             },
             match is_base {
                 true => String::new(),
-                false => bounds(arm.ratio_low, arm.ratio_high, 4, 1.0),
+                false => bounds(&interval(arm.ratio_low, arm.ratio_high), 4),
             },
             arm.resolution.map_or_else(String::new, |resolution| {
                 format!("{:.2} %", resolution * 100.0)
@@ -288,22 +286,6 @@ fn plural_of(units: f64, per: &str) -> String {
         (_, Some('y')) => format!("{count} {}ies", &per[..per.len() - 1]),
         (_, Some('s' | 'x' | 'h')) => format!("{count} {per}es"),
         _ => format!("{count} {per}s"),
-    }
-}
-
-/// What is said of an arm, in words.
-pub(crate) fn said(standing: Standing) -> String {
-    let Standing::Judged(verdict) = standing else {
-        return String::new();
-    };
-    match verdict {
-        Verdict::Less => "less".to_owned(),
-        Verdict::More => "more".to_owned(),
-        Verdict::NotProven(Reason::WithinChance) => "not proven".to_owned(),
-        Verdict::NotProven(Reason::WithinStray) => "not proven (A strays as far)".to_owned(),
-        Verdict::NotProven(Reason::TooFewPasses) => {
-            format!("not proven (needs {LEAST_PASSES} passes)")
-        }
     }
 }
 

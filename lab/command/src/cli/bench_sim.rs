@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::Failure;
-use super::kolivas::{self, KolivasArgs, What};
+use super::kolivas::{self, KolivasArgs};
 use super::results::{OutputArgs, Results};
 use super::simulated::{MACHINE, SEEDS, SimArgs, machine_with};
 use crate::bench::buildkernel::{self, Part};
@@ -15,6 +15,7 @@ use crate::simulate::text;
 use crate::simulate::{Purpose, Wanted, load, measure, trusted};
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_description::Description;
+use vellum_results::kolivas::Kolivas;
 use vellum_results::sim::Account;
 use vellum_tables::kolivas::{Group, Load as Jobs, Run};
 use vellum_terminal::progress::{Interrupt, Style};
@@ -234,7 +235,7 @@ fn builds(
             break;
         }
     }
-    let what = What {
+    let report = Kolivas {
         kernel: match design.is_empty() {
             true => format!("vellum on {name}"),
             false => format!("vellum, {design}, on {name}"),
@@ -242,13 +243,11 @@ fn builds(
         cpus,
         memory_mebibytes: request.ram.map(|bytes| bytes >> 20),
         tree: trace.display().to_string(),
-        target: None,
-        runs,
         notes,
         interrupted,
-        failure: None,
+        ..args.report(runs, &groups)
     };
-    kolivas::print(args, what, &groups, rows, results)?;
+    kolivas::print(args, &report, &groups, rows, results)?;
     match interrupted {
         true => Err(Failure::interrupted(
             "interrupted; the runs that were complete are printed",

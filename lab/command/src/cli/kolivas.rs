@@ -11,7 +11,7 @@ use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail};
 use crate::bench::host::{self, HostError};
 use host::kolivas::{Choice, Measured, Options, Plan, Preparation};
-use vellum_results::kolivas::{Kolivas, Load};
+use vellum_results::kolivas::{Build as OneBuild, Kolivas, Load};
 use vellum_tables::kolivas::{self, Group, Run};
 use vellum_terminal::progress::{Interrupt, Style};
 
@@ -115,12 +115,47 @@ impl KolivasArgs {
         Ok(file.transpose()?.map(Rows))
     }
 
-    /// A run as it is printed and written.
-    fn shown(&self, run: &Run) -> Run {
-        match self.compat {
+    /// Runs as they are printed and written.
+    fn shown(&self, groups: &[Group]) -> Vec<Group> {
+        let run = |run: &Run| match self.compat {
             true => kolivas::cut_as_time(run),
             false => *run,
+        };
+        let groups = groups.iter().map(|group| Group {
+            load: group.load,
+            runs: group.runs.iter().map(run).collect(),
+        });
+        groups.collect()
+    }
+
+    /// What is reported of builds, but for what was built and where: so many `runs` of each load
+    /// were asked for.
+    pub fn report(&self, runs: usize, groups: &[Group]) -> Kolivas {
+        let shown = self.shown(groups);
+        let loads = shown.iter().map(|group| Load {
+            load: group.load.name(),
+            runs: group.runs.iter().map(build).collect(),
+        });
+        Kolivas {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            runs,
+            fast: self.fast,
+            compat: self.compat,
+            loads: loads.collect(),
+            block: kolivas::blocks(&shown, self.compat),
+            ..Kolivas::default()
         }
+    }
+}
+
+fn build(&[elapsed_s, user_s, system_s, cpu_percent, switches, sleeps]: &Run) -> OneBuild {
+    OneBuild {
+        elapsed_s,
+        user_s,
+        system_s,
+        cpu_percent,
+        context_switches: switches as u64,
+        sleeps: sleeps as u64,
     }
 }
 
@@ -170,18 +205,18 @@ pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
     let Measured { groups, stopped } = measured;
     let interrupted = matches!(stopped, Some(HostError::Interrupted));
     let failure = stopped.as_ref().filter(|_| !interrupted);
-    let what = What {
+    let report = Kolivas {
         kernel: host::kernel_release(),
         cpus: host::cpus(),
         memory_mebibytes: host::memory_mebibytes(),
         tree: options.tree.display().to_string(),
         target: options.target.clone(),
-        runs,
         notes: plan.notes,
         interrupted,
         failure: failure.map(ToString::to_string),
+        ..args.report(runs, &groups)
     };
-    print(args, what, &groups, rows, results)?;
+    print(args, &report, &groups, rows, results)?;
     match stopped {
         None => Ok(()),
         Some(HostError::Interrupted) => Err(Failure::interrupted(
@@ -191,50 +226,21 @@ pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
     }
 }
 
-/// What was built, and where.
-#[derive(Debug)]
-pub struct What {
-    /// The kernel that did it.
-    pub kernel: String,
-    /// CPUs of the machine.
-    pub cpus: usize,
-    /// Its memory, if that is known.
-    pub memory_mebibytes: Option<u64>,
-    /// The tree, or the trace that stands for it.
-    pub tree: String,
-    /// What `make` was asked for.
-    pub target: Option<String>,
-    /// Runs of each load.
-    pub runs: usize,
-    /// What a reader must know, one sentence each.
-    pub notes: Vec<String>,
-    /// Whether runs are missing, since the user stopped it.
-    pub interrupted: bool,
-    /// Why runs are missing otherwise.
-    pub failure: Option<String>,
-}
-
 /// Prints a block for each load, and writes what else is wanted.
 ///
 /// # Errors
 /// A file cannot be written.
 pub fn print(
     args: &KolivasArgs,
-    what: What,
+    report: &Kolivas,
     groups: &[Group],
     rows: Option<Rows>,
     results: Results,
 ) -> Result<(), Failure> {
-    let shown = groups.iter().map(|group| Group {
-        load: group.load,
-        runs: group.runs.iter().map(|run| args.shown(run)).collect(),
-    });
-    let shown: Vec<Group> = shown.collect();
-    let report = result(args, what, &shown);
     if let Some(rows) = rows {
-        rows.write(&shown)?;
+        rows.write(&args.shown(groups))?;
     }
-    results.print(|_| report.block.clone(), &report)
+    results.print(|_| report.block.clone(), report)
 }
 
 /// The file of `--runs-out`.
@@ -248,38 +254,5 @@ impl Rows {
              switches, sleeps.\n{}",
             kolivas::rows(groups)
         ))
-    }
-}
-
-fn result(args: &KolivasArgs, what: What, shown: &[Group]) -> Kolivas {
-    let one = |&[elapsed_s, user_s, system_s, cpu_percent, switches, sleeps]: &Run| {
-        vellum_results::kolivas::Build {
-            elapsed_s,
-            user_s,
-            system_s,
-            cpu_percent,
-            context_switches: switches as u64,
-            sleeps: sleeps as u64,
-        }
-    };
-    let loads = shown.iter().map(|group| Load {
-        load: group.load.name(),
-        runs: group.runs.iter().map(one).collect(),
-    });
-    Kolivas {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: what.kernel,
-        cpus: what.cpus,
-        memory_mebibytes: what.memory_mebibytes,
-        tree: what.tree,
-        target: what.target,
-        runs: what.runs,
-        fast: args.fast,
-        compat: args.compat,
-        loads: loads.collect(),
-        block: kolivas::blocks(shown, args.compat),
-        notes: what.notes,
-        interrupted: what.interrupted,
-        failure: what.failure,
     }
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::built_in;
-pub use crate::failure::{Failure, OrFail};
+pub use crate::failure::{Failure, OrFail, refuse};
 use vellum_terminal::progress::say;
 
 #[cfg(not(all(feature = "history", feature = "sweep")))]

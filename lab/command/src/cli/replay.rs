@@ -15,8 +15,9 @@ use vellum_engine::{DeviceModel, Engine, EngineError, has_groups, reclaims};
 #[cfg(not(feature = "simulation"))]
 use super::absent::on_sim;
 use super::outputs::OutputPath;
+use super::refuse;
 use super::results::{OutputArgs, Results};
-use super::simulated::{On, SimArgs, refuse};
+use super::simulated::{On, SimArgs};
 use super::{Failure, OrFail, host, size};
 use crate::compare::{Arenas, Builder};
 use crate::designs::{common_pages, fault_around};

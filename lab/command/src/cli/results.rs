@@ -17,7 +17,7 @@ use vellum_results::{Document, Kind, Loaded, Run};
 
 use super::kept::{DbArgs, Keeper};
 use super::outputs::{OutputFile, OutputOrStdout, OutputPath};
-use super::simulated::refuse;
+use super::refuse;
 use super::{Failure, OrFail};
 use crate::history::gate::{self, Expected, Gate};
 use crate::history::{self, Kept};

@@ -8,7 +8,7 @@ use std::thread;
 use clap::builder::ValueHint;
 use clap::{Args, ValueEnum};
 
-use super::Failure;
+use super::{Failure, refuse};
 #[cfg(feature = "simulation")]
 pub use run::{Request, machine_with, run};
 
@@ -85,19 +85,6 @@ impl SimArgs {
         ];
         let given = [&own[..], others].concat();
         refuse(&given, "only with --on sim: leave it out, or add that")
-    }
-}
-
-/// Refuses the options that are given, saying `why`.
-///
-/// # Errors
-/// One is.
-pub fn refuse(options: &[(bool, &str)], why: &str) -> Result<(), Failure> {
-    let given = options.iter().filter(|(given, _)| *given);
-    let names: Vec<&str> = given.map(|(_, name)| *name).collect();
-    match names.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::usage(format!("{} {why}", names.join(", ")))),
     }
 }
 

@@ -3,24 +3,7 @@
 
 use super::verdict::{Judged, judge};
 use super::{A, ARMS, B, CONTROL, Measurement};
-use crate::stats::{Bootstrap, Interval, Samples};
-
-/// A value and the bounds of its uncertainty; none with too few passes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Estimate {
-    /// The best value.
-    pub value: f64,
-    /// Where the true value lies with the stated confidence.
-    pub interval: Option<Interval>,
-}
-
-impl Estimate {
-    /// How far the interval reaches from the value, on its longer side.
-    pub fn reach(&self) -> Option<f64> {
-        let interval = self.interval?;
-        Some((self.value - interval.low).max(interval.high - self.value))
-    }
-}
+use crate::stats::{Bootstrap, Estimate, Samples};
 
 /// How intervals are drawn.
 #[derive(Clone, Copy, PartialEq, Debug)]

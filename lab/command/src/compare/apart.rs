@@ -6,9 +6,9 @@
 //! same machine, which would be 1 if runs did not differ. The worst of all of them counts
 //! ([`judge`]).
 
-use super::analysis::{Estimate, Method};
+use super::analysis::Method;
 use super::verdict::{Judged, judge};
-use crate::stats::{Bootstrap, Samples};
+use crate::stats::{Bootstrap, Estimate, Samples};
 
 /// Values by pass become whole numbers of this part of their unit.
 const PARTS: f64 = 1000.0;

@@ -21,7 +21,8 @@ pub mod verdict;
 pub mod workload;
 
 pub use crate::clock::{Clock, HostClock};
-pub use analysis::{Analysis, Contrast, Estimate, Method};
+pub use crate::stats::Estimate;
+pub use analysis::{Analysis, Contrast, Method};
 pub use apart::{Apart, Values};
 pub use arenas::Arenas;
 pub use atomics::Counters;

@@ -16,7 +16,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use vellum_results::{Reason, Verdict};
 
-use super::analysis::Estimate;
+use crate::stats::Estimate;
 use crate::stats::bootstrap::LEAST_PASSES;
 
 /// How often larger than the control's stray that of another arm is with a

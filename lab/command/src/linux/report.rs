@@ -13,7 +13,7 @@ use super::kinds::{JUDGED_FROM, core_is_slower};
 use super::summary::entered_ns;
 use crate::compare::{Judged, Reason, Verdict};
 use crate::report::Detail;
-use crate::report::text::{NO_INTERVAL, told_from};
+use crate::report::figures::{bounds, told_from};
 use vellum_terminal::table::{Table, grouped};
 use vellum_terminal::text::wrapped;
 
@@ -259,7 +259,7 @@ fn ratios(found: &HostComparison) -> String {
             seconds(against.host_ns.value),
             seconds(against.core_ns.value),
             format!("{:.4}", against.ratio.value),
-            bounds(&against.ratio),
+            bounds(&against.ratio, 4),
             format!("{:.4}", against.control_ratio.value),
         ]);
     }
@@ -313,13 +313,6 @@ fn slower_kinds(found: &HostComparison) -> String {
             format!("The core is faster in every kind that has {JUDGED_FROM} operations.\n")
         }
         false => format!("The core is SLOWER in: {}.\n", slower.join(", ")),
-    }
-}
-
-fn bounds(figure: &Figure) -> String {
-    match (figure.low, figure.high) {
-        (Some(low), Some(high)) => format!("{low:.4} .. {high:.4}"),
-        _ => NO_INTERVAL.to_owned(),
     }
 }
 
@@ -398,7 +391,7 @@ pub fn saved_text(found: &SavedComparison, judged: &Judged, detail: Detail) -> S
         times.row(vec![
             name.to_owned(),
             format!("{:.4}", in_seconds.value),
-            bounds(&in_seconds),
+            bounds(&in_seconds, 4),
             format!("{:.4}", control.value),
         ]);
     }
@@ -407,7 +400,7 @@ pub fn saved_text(found: &SavedComparison, judged: &Judged, detail: Detail) -> S
         text,
         "B / A  {:.4}  ({})",
         apart.ratio.value,
-        bounds(&apart.ratio)
+        bounds(&apart.ratio, 4)
     );
     text += &verdict_text(judged, &apart.ratio);
     text += &wrapped(

@@ -12,14 +12,15 @@ pub mod ram;
 pub mod regions;
 pub mod repairs;
 pub mod run;
+mod service;
 pub mod workload;
 
 pub use explain::Expectation;
-pub use prepare::service::Service;
 pub use prepare::{
     MAX_COPIES, MAX_CPUS, Options, PrepareError, Streams, Together, prepare, prepare_events,
     tmpfs_device,
 };
 pub use repairs::Repairs;
 pub use run::{Divergences, Replayed, Sample, run, run_slice};
+pub use service::{Prices, Service};
 pub use workload::{Class, FileOrigin, Segment, Slice, Stream, Wait, Workload};

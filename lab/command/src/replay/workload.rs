@@ -17,11 +17,11 @@ use std::ops::Range;
 
 use vellum_engine::{Op, Pages};
 
-use super::prepare::service::Service;
 use vellum_trace::{Accesses, FileId};
 
 use super::explain::Expectation;
 use super::repairs::Repairs;
+use super::service::Service;
 
 /// Memory of the smallest simulated machine that is chosen unasked.
 const LEAST_RAM: u64 = 256 << 20;

@@ -7,6 +7,7 @@
 pub mod along;
 pub mod buildkernel;
 pub mod device;
+pub mod figures;
 pub mod json;
 pub mod model;
 pub mod names;

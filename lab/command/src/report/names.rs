@@ -12,6 +12,15 @@ use super::Detail;
 /// Columns of a terminal.
 pub const WIDTH: usize = 100;
 
+/// What arm `index` is called: `A`, `B`, … `Z`, `A2`, …
+pub fn letter(index: usize) -> String {
+    let letter = char::from(b'A' + (index % 26) as u8);
+    match index / 26 {
+        0 => letter.to_string(),
+        round => format!("{letter}{}", round + 1),
+    }
+}
+
 /// The options of `design` that are not the default. What is no option stays.
 pub fn differences(design: &str) -> Vec<&str> {
     let options = design.split(',').filter(|option| !option.is_empty());

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use super::figures::{bounds, told_from, uneven};
 use super::names::Names;
 use super::published::{self, Format};
 use super::replay::FRAMES;
 use super::{Detail, device, kernbench};
-use crate::compare::order::even_passes;
 use crate::compare::{ARMS, Reason, Resolution, Verdict};
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_profile::diffprofile;
@@ -14,9 +14,6 @@ use vellum_results::Figure;
 use vellum_results::compare::{ClassRow, Compare, Count, CountedIn, CounterRow};
 use vellum_terminal::table::{Table, grouped, marked};
 use vellum_terminal::text::{plural, wrapped};
-
-/// Stands for the interval of a few passes.
-pub const NO_INTERVAL: &str = "too few passes";
 
 /// Lines from each end of the profile of differences.
 const PROFILE_ENDS: usize = 10;
@@ -162,24 +159,6 @@ fn header(report: &Compare, detail: Detail) -> String {
     text
 }
 
-/// What it costs that `passes` are no multiple of the orders of `arms` arms; nothing
-/// where they are one, or too few for an interval.
-pub fn uneven(passes: usize, arms: usize) -> String {
-    let (lower, upper) = even_passes(passes, arms);
-    if passes < LEAST_PASSES || lower == upper {
-        return String::new();
-    }
-    let even = match lower {
-        0 => upper.to_string(),
-        lower => format!("{lower} or {upper}"),
-    };
-    wrapped(&format!(
-        "Places in the order of the {arms} arms, and arenas, are not shared out evenly by {}, as \
-         they are by {even}: what they do to an arm widens the intervals instead of cancelling.",
-        plural(passes, "pass", "passes")
-    ))
-}
-
 fn names(report: &Compare) -> Names {
     Names::of([report.designs.a.as_str(), &report.designs.b])
 }
@@ -211,7 +190,7 @@ fn times(report: &Compare) -> String {
     ] {
         let figure = figure.in_units_of(1e9);
         let value = marked(format!("{:.4}", figure.value), better);
-        table.row(vec![name, value, bounds(&figure)]);
+        table.row(vec![name, value, bounds(&figure, 4)]);
     }
     let mut ratios = Table::new(&["Ratio of CPU times", "", &interval]);
     for (name, figure) in [
@@ -219,7 +198,7 @@ fn times(report: &Compare) -> String {
         ("A' / A (control)", &report.control_ratio),
     ] {
         let value = marked(format!("{:.4}", figure.value), false);
-        ratios.row(vec![name.to_owned(), value, bounds(figure)]);
+        ratios.row(vec![name.to_owned(), value, bounds(figure, 4)]);
     }
     let legend = match report.verdict {
         Verdict::NotProven(_) => "",
@@ -276,13 +255,6 @@ fn change_ms(from_ns: u64, to_ns: u64) -> String {
     }
 }
 
-fn bounds(figure: &Figure) -> String {
-    match (figure.low, figure.high) {
-        (Some(low), Some(high)) => format!("{low:.4} .. {high:.4}"),
-        _ => NO_INTERVAL.to_owned(),
-    }
-}
-
 fn verdict(report: &Compare, resolution: Option<&Resolution>) -> String {
     let mut text = match report.verdict {
         Verdict::NotProven(reason) => not_proven(reason, report),
@@ -292,17 +264,6 @@ fn verdict(report: &Compare, resolution: Option<&Resolution>) -> String {
         text += &told_from(resolution);
     }
     text
-}
-
-/// Which differences are told, and what makes up the limit.
-pub fn told_from(resolution: &Resolution) -> String {
-    format!(
-        "Resolution: {:.2} %. A larger difference is told, a smaller one is not.\n  \
-         {:.2} % of it is chance, {:.2} % is how far an arm may stray.\n",
-        resolution.total() * 100.0,
-        resolution.chance * 100.0,
-        resolution.stray * 100.0,
-    )
 }
 
 fn difference(ratio: &Figure) -> String {

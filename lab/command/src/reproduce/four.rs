@@ -11,7 +11,7 @@ use super::published::{
     self, BUILD_FARM, BUILD_FARM_UNBATCHED, BUILDKERNEL_16_CORES, BUILDKERNEL_PIG1, Kernel, Waiting,
 };
 use super::simulated::{Compared, change, difference, method};
-use super::zero::{Entry, Task};
+use super::task::{Entry, Task};
 use crate::bench::buildkernel::jobs;
 use crate::failure::Failure;
 use crate::report::buildkernel::{Builds, block};

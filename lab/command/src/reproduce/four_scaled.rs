@@ -7,7 +7,7 @@ use super::judge::Change;
 use vellum_results::scale::{Cell, Curve, Point, Scale};
 
 use super::model::{self, Comparison, Section};
-use super::zero::Task;
+use super::task::Task;
 use crate::failure::Failure;
 use crate::scale;
 use crate::scale::text::percent;

@@ -18,8 +18,10 @@ mod one_simulated;
 mod profiles;
 pub mod published;
 mod rmap_test;
+mod schemes;
 mod shares;
 mod simulated;
+mod task;
 mod three;
 mod two;
 pub mod window;
@@ -34,10 +36,10 @@ use crate::failure::{Failure, OrFail};
 use crate::scale::Kept;
 use bench::Setting;
 use model::Reproduction;
+use task::{Entry, Task};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_trace::cut::Selection;
 use vellum_trace::{TaskId, TraceReader, TraceWriter};
-use zero::Task;
 
 /// The traces of which quick reproductions replay parts.
 const BUILD: &str = "kernel-build.vellum";
@@ -117,7 +119,7 @@ pub fn run(source: u8, setting: &Setting, interrupt: &Interrupt) -> Result<Repro
 
 fn run_sections(
     source: u8,
-    sections: &[zero::Entry],
+    sections: &[Entry],
     setting: &Setting,
     interrupt: &Interrupt,
 ) -> Result<Reproduction, Failure> {
@@ -167,9 +169,9 @@ fn run_sections(
 /// The sections whose titles have one of the texts in `only`, or all if there are none,
 /// and the titles of the others.
 fn chosen<'s>(
-    sections: &'s [zero::Entry],
+    sections: &'s [Entry],
     only: &[String],
-) -> Result<(Vec<&'s zero::Entry>, Vec<String>), Failure> {
+) -> Result<(Vec<&'s Entry>, Vec<String>), Failure> {
     let has = |title: &str, text: &str| title.to_lowercase().contains(&text.to_lowercase());
     for text in only {
         if !sections.iter().any(|(title, ..)| has(title, text)) {
@@ -183,8 +185,7 @@ fn chosen<'s>(
             )));
         }
     }
-    let wanted =
-        |(title, ..): &&zero::Entry| only.is_empty() || only.iter().any(|text| has(title, text));
+    let wanted = |(title, ..): &&Entry| only.is_empty() || only.iter().any(|text| has(title, text));
     let (chosen, others): (Vec<_>, Vec<_>) = sections.iter().partition(wanted);
     Ok((
         chosen,
@@ -310,7 +311,7 @@ mod tests {
             resume: None,
             simulated: None,
         };
-        let sections: [zero::Entry; 2] = [("with", &[], with_server), ("without", &[], without)];
+        let sections: [Entry; 2] = [("with", &[], with_server), ("without", &[], without)];
         let result = run_sections(0, &sections, &setting, &Interrupt::manual());
         let result = result.expect("sections");
         let failed: Vec<Option<&str>> = (result.sections.iter())

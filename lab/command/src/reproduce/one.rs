@@ -4,11 +4,11 @@ use super::bench::{self, Job};
 use super::judge::{Evidence, Factor};
 use super::model::{self, Section};
 use super::published;
-use super::zero::{Entry, Task};
+use super::task::{Entry, Task};
 use crate::bench::findings::{ArmFigure, Row};
-use crate::bench::text::said;
 use crate::bench::{Findings, On, Run};
 use crate::failure::Failure;
+use crate::report::figures::said;
 use vellum_terminal::table::{Table, grouped};
 
 /// Sources of table pages that are shown, in this order, where they exist. The

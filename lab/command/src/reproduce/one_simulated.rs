@@ -9,7 +9,7 @@ use super::model::{self, Section};
 use super::one::{MIGRATIONS, designs, problems, sources};
 use super::published;
 use super::simulated::{Compared, change, method};
-use super::zero::{Entry, Task};
+use super::task::{Entry, Task};
 use crate::bench::core::forkfault::Program;
 use crate::failure::Failure;
 use crate::simulate::{lanes, ratio_of};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::zero::Task;
+use super::task::Task;
 use crate::compare::{Arenas, HostClock, Settings, attached, measure};
 use crate::designs;
 use crate::failure::Failure;

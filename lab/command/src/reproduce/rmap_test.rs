@@ -3,7 +3,9 @@
 use super::bench::{self, Job};
 use super::model::{self, Comparison, Section};
 use super::published::{self, KERNELS_RMAP_TEST, RmapTest};
-use super::zero::{Task, interrupted, options, with_later};
+use super::schemes::{options, with_later};
+use super::task::Task;
+use super::zero::interrupted;
 use crate::bench::core::run::ALL_PHASES;
 use crate::bench::{On, PRESSURE, Run};
 use crate::failure::Failure;

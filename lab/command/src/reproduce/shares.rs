@@ -6,7 +6,7 @@ use super::bench::Job;
 use super::judge::{Change, Evidence};
 use super::model::{self, Comparison, Section};
 use super::published::{SHARES_2014, Share};
-use super::zero::Task;
+use super::task::Task;
 use crate::bench::On;
 use crate::failure::Failure;
 use crate::sampled;

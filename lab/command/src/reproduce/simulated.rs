@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use super::bench::Simulated;
 use super::formats;
 use super::judge::{Change, Evidence};
-use super::model::{self, Section};
-use super::published::{self, KERNELS_2003, KERNELS_2004, Kernbench, Kernels};
-use super::zero::{
-    Entry, KERNBENCH_NOISE, LATER, SDET_NOISE, Task, loads, options, schemes, with_later,
-};
+use super::model::Section;
+use super::published;
+use super::schemes::{self, Schemes, loads};
+use super::task::{Entry, Task};
 use crate::failure::Failure;
 use crate::report::kernbench;
 use crate::scale::waits::profile;
@@ -36,15 +35,23 @@ pub const SECTIONS: &[Entry] = &[
     (
         "kernbench, March 2003",
         &[published::MARCH_2003],
-        kernbench_2003,
+        schemes::kernbench_2003,
     ),
     (
         "kernbench, March 2004",
         &[published::MARCH_2004],
-        kernbench_2004,
+        schemes::kernbench_2004,
     ),
-    ("SDET, March 2003", &[published::MARCH_2003], sdet_2003),
-    ("SDET, March 2004", &[published::MARCH_2004], sdet_2004),
+    (
+        "SDET, March 2003",
+        &[published::MARCH_2003],
+        schemes::sdet_2003,
+    ),
+    (
+        "SDET, March 2004",
+        &[published::MARCH_2004],
+        schemes::sdet_2004,
+    ),
 ];
 
 /// What is replayed in a section, under which designs.
@@ -56,35 +63,16 @@ pub(super) struct Compared<'c> {
 }
 
 impl<'c> Compared<'c> {
-    fn new(
-        task: &'c Task<'c>,
-        section: &mut Section,
-        kernels: &Kernels,
-        later: &[&'static str],
-    ) -> Result<Compared<'c>, Failure> {
-        let names = with_later(&schemes(kernels), later, section);
-        if names.len() < 2 {
-            return Err(Failure::failed(
-                "there are not two of the designs to compare",
-            ));
-        }
-        let designs = options(&names, kernels);
-        Ok(Compared {
+    /// The schemes of a published comparison.
+    fn of(task: &'c Task<'c>, schemes: &Schemes) -> Compared<'c> {
+        Compared {
             task,
-            names,
-            designs,
-        })
+            names: schemes.names.clone(),
+            designs: schemes.designs.clone(),
+        }
     }
 
     /// Replays `traces` at once, each so many times.
-    fn measure(&self, traces: &[PathBuf], copies: u32) -> Result<Findings, Failure> {
-        match &self.task.setting.simulated {
-            Some(on) => self.on(on, traces, copies),
-            None => Err(Failure::failed("no machine is to be simulated")),
-        }
-    }
-
-    /// The same on a certain machine.
     pub(super) fn on(
         &self,
         on: &Simulated,
@@ -163,101 +151,6 @@ pub(super) fn method(section: &mut Section, findings: &Findings, of: &str) {
         .push(text::user_time(&findings.about).trim_end().to_owned());
 }
 
-fn kernbench_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    kernbench(task, section, KERNELS_2003, &[], &|load| {
-        published::KERNBENCH_2003[load].to_vec()
-    })
-}
-
-fn kernbench_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    kernbench(task, section, KERNELS_2004, LATER, &|load| {
-        published::KERNBENCH_2004[load].to_vec()
-    })
-}
-
-fn kernbench(
-    task: &Task<'_>,
-    section: &mut Section,
-    kernels: &Kernels,
-    later: &[&'static str],
-    published: &dyn Fn(usize) -> Vec<Kernbench>,
-) -> Result<(), Failure> {
-    for (load, title) in published::LOADS.iter().enumerate() {
-        let table = formats::kernbench(title, &published(load));
-        section.tables.push(("published".to_owned(), table));
-    }
-    let compared = Compared::new(task, section, kernels, later)?;
-    let build = [task.simulated_build()?];
-    let copies = match task.setting.quick {
-        true => QUICK_COPIES,
-        false => COPIES,
-    };
-    for (load, copies) in copies.into_iter().enumerate() {
-        let findings = compared.measure(&build, copies)?;
-        if load == 0 {
-            let of = "copies of a part of the recorded kernel build at once stand for the load";
-            method(section, &findings, of);
-        }
-        let rows = findings.sides.iter().zip(&compared.names);
-        let rows = rows.map(|(side, name)| kernbench::Row {
-            label: (*name).to_owned(),
-            elapsed_s: side.median("elapsed_s"),
-            system_s: side.median("system_s"),
-            user_s: Some(side.median("user_s")),
-            cpu_percent: Some(side.median("percent_cpu")),
-        });
-        let rows: Vec<kernbench::Row> = rows.collect();
-        let title = format!(
-            "{} ({})",
-            published::LOADS[load],
-            plural(copies as usize, "copy", "copies")
-        );
-        let block = kernbench::block(&title, &rows);
-        section.tables.push(("ours".to_owned(), block));
-        let published = published(load);
-        for number in 1..compared.names.len() {
-            let ours = change(&compared.ratio(&findings, number, "system_s")?, false);
-            let what = format!("{}: System", loads(load));
-            let told = |old: &Kernbench, new: &Kernbench| {
-                Change::between(old.system_s, new.system_s, KERNBENCH_NOISE)
-            };
-            let theirs =
-                pair(kernels, &compared.names, number, &published).map(|(old, new)| told(old, new));
-            compare(section, &compared.names, number, what, theirs, ours);
-        }
-        difference(section, &compared.names, &findings, loads(load));
-    }
-    Ok(())
-}
-
-/// The published figures of the base and of design `number`, if it was published.
-fn pair<'p, T>(
-    kernels: &Kernels,
-    names: &[&str],
-    number: usize,
-    published: &'p [T],
-) -> Option<(&'p T, &'p T)> {
-    let place = |name: &str| kernels.iter().position(|kernel| kernel.0 == name);
-    let (old, new) = (place(names[0])?, place(names[number])?);
-    Some((published.get(old)?, published.get(new)?))
-}
-
-/// A figure of ours beside the published one, if there is one.
-fn compare(
-    section: &mut Section,
-    names: &[&str],
-    number: usize,
-    what: String,
-    published: Option<Change>,
-    ours: Change,
-) {
-    let what = format!("{what}, {} against {}", names[number], names[0]);
-    section.comparisons.push(match published {
-        Some(published) => model::of_changes(what, published, ours),
-        None => model::beside(what, "-".to_owned(), ours.to_string(), "came later"),
-    });
-}
-
 /// Where the second design's CPUs spent more or less time than the first's, by what they
 /// waited for: a tick is a nanosecond of system time.
 pub(super) fn difference(section: &mut Section, names: &[&str], findings: &Findings, load: &str) {
@@ -280,42 +173,59 @@ pub(super) fn difference(section: &mut Section, names: &[&str], findings: &Findi
         .push((heading, diffprofile::text(&difference, &options)));
 }
 
-fn sdet_2003(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    let published = published::SDET_2003.iter();
-    let published =
-        published.map(|rows| rows.iter().map(|(mean, sd)| (*mean, Some(*sd))).collect());
-    let labels = ["2.5.65-mm2", "2.5.65-mm3"];
-    sdet(
-        task,
-        section,
-        KERNELS_2003,
-        &labels,
-        &published.collect::<Vec<_>>(),
-    )
-}
-
-fn sdet_2004(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
-    let published = published::SDET_2004.iter();
-    let published = published.map(|row| row.iter().map(|mean| (*mean, None)).collect());
-    let labels = ["virgin", "partial", "hugh", "anon_vma"];
-    sdet(
-        task,
-        section,
-        KERNELS_2004,
-        &labels,
-        &published.collect::<Vec<_>>(),
-    )
-}
-
-fn sdet(
+/// Kernbench under each load.
+pub(super) fn kernbench(
     task: &Task<'_>,
+    on: &Simulated,
     section: &mut Section,
-    kernels: &Kernels,
-    labels: &[&str],
-    published: &[Vec<(f64, Option<f64>)>],
+    schemes: &Schemes,
 ) -> Result<(), Failure> {
-    let scripts = task.setting.scripts()?;
-    let compared = Compared::new(task, section, kernels, LATER)?;
+    let compared = Compared::of(task, schemes);
+    let build = [task.simulated_build()?];
+    let copies = match task.setting.quick {
+        true => QUICK_COPIES,
+        false => COPIES,
+    };
+    for (load, copies) in copies.into_iter().enumerate() {
+        let findings = compared.on(on, &build, copies)?;
+        if load == 0 {
+            let of = "copies of a part of the recorded kernel build at once stand for the load";
+            method(section, &findings, of);
+        }
+        let rows = findings.sides.iter().zip(&compared.names);
+        let rows = rows.map(|(side, name)| kernbench::Row {
+            label: (*name).to_owned(),
+            elapsed_s: side.median("elapsed_s"),
+            system_s: side.median("system_s"),
+            user_s: Some(side.median("user_s")),
+            cpu_percent: Some(side.median("percent_cpu")),
+        });
+        let rows: Vec<kernbench::Row> = rows.collect();
+        let title = format!(
+            "{} ({})",
+            published::LOADS[load],
+            plural(copies as usize, "copy", "copies")
+        );
+        let block = kernbench::block(&title, &rows);
+        section.tables.push(("ours".to_owned(), block));
+        for number in 1..compared.names.len() {
+            let ours = change(&compared.ratio(&findings, number, "system_s")?, false);
+            schemes.system_time(section, load, number, ours);
+        }
+        difference(section, &compared.names, &findings, loads(load));
+    }
+    Ok(())
+}
+
+/// SDET with each number of scripts that is wanted.
+pub(super) fn sdet(
+    task: &Task<'_>,
+    on: &Simulated,
+    section: &mut Section,
+    schemes: &Schemes,
+    scripts: &[PathBuf],
+) -> Result<(), Failure> {
+    let compared = Compared::of(task, schemes);
     let most = match task.setting.quick {
         true => QUICK_SCRIPTS,
         false => SCRIPTS,
@@ -324,13 +234,13 @@ fn sdet(
     let is_wanted = |at_once: u32| {
         u64::from(at_once) <= most && (wanted.is_empty() || wanted.contains(&at_once))
     };
-    let rows = published.iter().zip(published::SDET_SCRIPTS);
+    let rows = published::SDET_SCRIPTS.into_iter().enumerate();
     let rows: Vec<_> = rows.filter(|(_, at_once)| is_wanted(*at_once)).collect();
     let first = rows.first().map(|(_, at_once)| *at_once);
-    for (published, at_once) in rows {
+    for (row, at_once) in rows {
         let traces = scripts.len().min(at_once as usize);
         let copies = at_once.div_ceil(traces as u32);
-        let findings = compared.measure(&scripts[..traces], copies)?;
+        let findings = compared.on(on, &scripts[..traces], copies)?;
         if Some(at_once) == first {
             let of = format!(
                 "up to {} different recorded scripts at once, then copies of them; sdet-like and \
@@ -339,39 +249,25 @@ fn sdet(
             );
             method(section, &findings, &of);
         }
-        let theirs = published.iter().zip(labels);
-        let theirs = theirs.map(|((mean, sd), label)| ((*label).to_owned(), *mean, *sd));
         let mut ours = vec![(compared.names[0].to_owned(), 100.0, None)];
         for number in 1..compared.names.len() {
             let ratio = compared.ratio(&findings, number, "elapsed_s")?;
             let name = compared.names[number].to_owned();
             ours.push((name, 100.0 / ratio.ratio, None));
-            let theirs = pair(kernels, &compared.names, number, published);
-            let theirs = theirs.map(|((old, old_sd), (new, new_sd))| {
-                let noise = match old_sd.zip(*new_sd) {
-                    Some((old, new)) => old.hypot(new),
-                    None => SDET_NOISE,
-                };
-                Change::between(*old, *new, noise)
-            });
-            let what = format!("N = {at_once}");
-            let ours = change(&ratio, true);
-            compare(section, &compared.names, number, what, theirs, ours);
+            let what = format!("N = {at_once}, ");
+            let change = change(&ratio, true);
+            schemes.throughput(section, (row, &what), number, change);
         }
         let beside = formats::beside(
-            &formats::sdet("SDET", at_once, &theirs.collect::<Vec<_>>()),
+            &formats::sdet("SDET", at_once, &schemes.published_sdet(row)),
             &formats::sdet("SDET-like", at_once, &ours),
         );
         section
             .tables
             .push(("published, and ours".to_owned(), beside));
         if u64::from(at_once) == most.min(64) {
-            difference(
-                section,
-                &compared.names,
-                &findings,
-                &format!("sdet {at_once}"),
-            );
+            let load = format!("sdet {at_once}");
+            difference(section, &compared.names, &findings, &load);
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::waits::locks_table;
+use crate::report::names::letter;
 use vellum_results::Spread;
 use vellum_results::scale::{Curve, Knee, Line, Point, Scale};
 use vellum_terminal::table::Table;
@@ -27,12 +28,6 @@ pub fn render(findings: &Scale, profile: bool) -> String {
         }
     }
     text
-}
-
-/// What designs are called in tables.
-pub fn letter(number: usize) -> String {
-    let letters = ('A'..='Z').nth(number);
-    letters.map_or_else(|| format!("design {}", number + 1), String::from)
 }
 
 fn header(findings: &Scale) -> String {

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::report::names::letter;
 use vellum_results::sim::{Bench, Findings, Loaded};
 
 use super::{Purpose, Wanted, load, measure, to_base};
@@ -200,7 +201,7 @@ fn buildkernel_block(title: &str, findings: &Findings) -> String {
         let runs = side.runs.iter();
         let runs = runs.map(|run| [run.elapsed_ns, run.user_ns, run.system_ns].map(seconds));
         Builds {
-            name: format!("{} {}", crate::scale::text::letter(number), side.design),
+            name: format!("{} {}", letter(number), side.design),
             runs: runs.collect(),
         }
     });
@@ -222,7 +223,7 @@ fn sdet_block(title: &str, at_once: u64, findings: &Findings) -> String {
 
 /// What fits into the columns of a label.
 fn label(number: usize, design: &str, columns: usize) -> String {
-    let letter = crate::scale::text::letter(number);
+    let letter = letter(number);
     let full = match design {
         "" => format!("{letter} default"),
         design => format!("{letter} {design}"),

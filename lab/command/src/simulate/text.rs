@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::account::FIGURES;
 use super::{elapsed_to_base, limit};
 use crate::report::Detail;
-use crate::scale::text::{letter, lines_table, percent, spread_is};
+use crate::report::names::letter;
+use crate::scale::text::{lines_table, percent, spread_is};
 use crate::scale::waits::locks_table;
 use vellum_results::sim::{
     About, Bench, Comparison, Control, Findings, Loaded, Ratio, ServicePrice, Side, Sweep,

@@ -15,6 +15,23 @@ pub use random::Random;
 pub use samples::Samples;
 pub use vellum_tables::summary::median;
 
+/// A value and the bounds of its uncertainty; none with too few passes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// The best value.
+    pub value: f64,
+    /// Where the true value lies with the stated confidence.
+    pub interval: Option<Interval>,
+}
+
+impl Estimate {
+    /// How far the interval reaches from the value, on its longer side.
+    pub fn reach(&self) -> Option<f64> {
+        let interval = self.interval?;
+        Some((self.value - interval.low).max(interval.high - self.value))
+    }
+}
+
 /// The `p`-quantile (`0.0..=1.0`) of an ascending, non-empty slice, linearly
 /// interpolated between the neighbouring order statistics.
 ///

@@ -1,6 +1,6 @@
 //! `vellum bench --on sim`: whether the options fit, before anything is simulated.
 
-use super::super::{Failure, bench_sim, simulated};
+use super::super::{Failure, bench_sim, refuse};
 use super::{BenchArgs, Format, designs, sizes};
 use crate::bench::{self, BENCHMARKS};
 use vellum_terminal::progress::Style;
@@ -25,7 +25,7 @@ pub fn run((name, args): (&str, &BenchArgs)) -> Result<(), Failure> {
         (args.profiling.wanted(), "--profile-out"),
         (!args.variants.is_empty(), "--variant"),
     ];
-    simulated::refuse(&strangers, "not with --on sim: leave it out")?;
+    refuse(&strangers, "not with --on sim: leave it out")?;
     let is_kolivas = match args.format {
         None => None,
         Some(Format::Kolivas) => Some(&args.kolivas),

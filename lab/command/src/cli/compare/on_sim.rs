@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::super::host::Side;
-use super::super::simulated::{self, refuse};
+use super::super::{refuse, simulated};
 use super::{CompareArgs, PASSES, SLICE_US};
 use crate::simulate::Purpose;
 

@@ -1,7 +1,7 @@
 //! `vellum replay --on sim`.
 
 use super::super::Failure;
-use super::super::simulated::{self, refuse};
+use super::super::{refuse, simulated};
 use super::{ReplayArgs, verified};
 use crate::simulate::Purpose;
 

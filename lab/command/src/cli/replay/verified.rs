@@ -12,8 +12,9 @@ use vellum_terminal::table::{Table, grouped};
 use vellum_terminal::text::plural;
 use vellum_trace::TraceReader;
 
+use super::super::refuse;
 use super::super::results::Results;
-use super::super::simulated::{machine_with, refuse};
+use super::super::simulated::machine_with;
 use super::super::{Failure, OrFail};
 use super::{ReplayArgs, load};
 use crate::replay::{Workload, ram};

@@ -11,7 +11,7 @@ mod memory;
 mod merge;
 mod presence;
 mod schedule;
-pub mod service;
+mod service;
 mod space;
 mod survey;
 mod tasks;

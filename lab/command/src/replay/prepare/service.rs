@@ -8,6 +8,7 @@
 //! took is the price of service. It is the trace's own, on the machine that it was made on
 //! and beside its recording, and rather too low than too high.
 
+use crate::replay::service::Prices;
 use vellum_results::sim::Served;
 use vellum_trace::{EventKind, MapOrigin};
 
@@ -43,32 +44,6 @@ fn call(kind: EventKind) -> Option<Served> {
         | EventKind::MapAround { .. }
         | EventKind::Accessed { .. } => return None,
     })
-}
-
-/// The prices of a trace in nanoseconds, by [`Served`]; 0 where it has too few samples.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Prices([u64; Served::ALL.len()]);
-
-impl Prices {
-    /// The price of one.
-    pub fn of(&self, served: Served) -> u64 {
-        self.0[served as usize]
-    }
-
-    /// Those that are known.
-    pub fn known(&self) -> impl Iterator<Item = (Served, u64)> + '_ {
-        let prices = Served::ALL.map(|served| (served, self.of(served)));
-        prices.into_iter().filter(|(_, price)| *price > 0)
-    }
-}
-
-/// The recorded kernel's service in a workload.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Service {
-    /// What it is taken to have cost.
-    pub prices: Prices,
-    /// How much of the CPU times it was.
-    pub taken_ns: u64,
 }
 
 /// What a task did before the event at hand, with the CPU time since then.
@@ -183,7 +158,7 @@ impl Samples {
             let place = samples.len() / QUANTILE;
             *samples.select_nth_unstable(place).1
         };
-        Prices(std::array::from_fn(|served| {
+        Prices::of_each(std::array::from_fn(|served| {
             price(&mut self.samples[served])
         }))
     }
@@ -314,9 +289,11 @@ mod tests {
 
     #[test]
     fn service_is_taken_out_where_it_lies_and_never_more_than_there_is() {
-        let mut prices = Prices::default();
-        prices.0[Served::Fault as usize] = 1500;
-        prices.0[Served::Unmap as usize] = 4000;
+        let prices = Prices::of_each(Served::ALL.map(|served| match served {
+            Served::Fault => 1500,
+            Served::Unmap => 4000,
+            _ => 0,
+        }));
         // A fault is paid by the next event, a call by its own.
         let events = [(FAULT, 10), (FAULT, 7), (UNMAP, 20), (UNMAP, 3), (FAULT, 9)];
         // Of the last call 1 us is missing, which the clock may have rounded away.

@@ -1,6 +1,7 @@
 //! What must be known about the whole trace before its first event is placed.
 
-use super::service::{Prices, Samples};
+use super::service::Samples;
+use crate::replay::Prices;
 use vellum_trace::{Event, EventKind, Header, TraceError};
 
 /// Figures of a first reading. One CPU and one copy need none.

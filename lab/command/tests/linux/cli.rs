@@ -341,6 +341,7 @@ fn the_host_stands_beside_a_design_with_its_coverage() {
         "--ram",
         "64M",
         "--quiet",
+        "--details",
         "--json",
         &json,
     ]);

@@ -93,14 +93,13 @@ pub fn run(args: &Args) -> Result<(), String> {
 fn documents(root: &Path) -> Result<BTreeMap<String, Document>, String> {
     let failed = |error: std::io::Error| format!("docs: {error}");
     let mut paths: Vec<String> = OTHERS.map(str::to_owned).to_vec();
-    for entry in fs::read_dir(root.join("docs")).map_err(failed)? {
-        let name = entry
-            .map_err(failed)?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
-        if name.ends_with(".md") {
-            paths.push(format!("docs/{name}"));
+    for folder in ["docs", "docs/results"] {
+        for entry in fs::read_dir(root.join(folder)).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let name = name.to_string_lossy();
+            if name.ends_with(".md") {
+                paths.push(format!("{folder}/{name}"));
+            }
         }
     }
     let mut documents = BTreeMap::new();

@@ -55,7 +55,7 @@ const QUICK_PASSES: usize = 21;
         cargo xtask peers                            everything, about two minutes after the build\n  \
         cargo xtask peers --quick --only tables      page tables, fewer passes\n  \
         cargo xtask peers --json peers.json          and the figures in a file\n\n\
-        What is compared, and what is in the figures: docs/peers.md"
+        What is compared, and what is in the figures: docs/benchmarks.md"
 )]
 struct Cli {
     /// Fewer passes: wider intervals

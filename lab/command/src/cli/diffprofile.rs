@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Each line is the change in ticks, the change in percent of OLD, and the function. Positive is more
 in NEW, that is, worse. A function that OLD lacks shows 0.0%, one that NEW lacks -100.0%: a pair
 of these with the same number of ticks is most likely one function under two names. The group
-sums do not fall for that. docs/profiles.md says how to read them, and what they cannot tell.
+sums do not fall for that. docs/report.md says how to read them, and what they cannot tell.
 
 Folded stacks (a;b;c 12), `perf script`, opreport and readprofile are read; `-` is standard input.
 

@@ -21,7 +21,7 @@ use vellum_page::headline;
 const EXAMPLES: &str = "\
 A result is what `compare`, `bench`, `reproduce`, `replay`, `scale` and `plan` write with --json.
 They keep it themselves with --keep. It is kept whole: neither the trace nor the program that made
-it is needed later. docs/history.md says what is told of results that were made apart, and how to
+it is needed later. docs/report.md says what is told of results that were made apart, and how to
 hold a change against a saved result in CI.
 
 Examples:

@@ -85,7 +85,7 @@ struct MemoryArgs {
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     design: String,
     /// Set so much of each size of memory aside for a compressed store in front of swap, in
-    /// percent (docs/compressed.md). What pages hold is assumed, as the trace does not have it
+    /// percent (docs/swap.md). What pages hold is assumed, as the trace does not have it
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]
     compressed: Option<u8>,
     /// Memory of the machine that the peak is measured on [default: what the trace and its

@@ -207,7 +207,7 @@ fn control_text(profile: &Profile) -> String {
     let mut text = table.render(0);
     text.push_str(&format!(
         "A tick is a sample; {} a second on each thread were taken at random moments. \u{b1} is \
-         one standard error;\n`*` marks changes of more than two. docs/profiles.md says what \
+         one standard error;\n`*` marks changes of more than two. docs/report.md says what \
          that can and cannot tell.\n",
         grouped(profile.rate_hz.into())
     ));

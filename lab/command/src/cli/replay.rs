@@ -99,11 +99,11 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     lowmem: Option<u64>,
     /// Set so much of that memory aside for a compressed store in front of swap, in percent
-    /// (docs/compressed.md). What pages hold is assumed, as the trace does not have it
+    /// (docs/swap.md). What pages hold is assumed, as the trace does not have it
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]
     compressed: Option<u8>,
     /// Put all processes into one group that may have so much memory, of what the machine has
-    /// (docs/groups.md); needs a design with `reclaim=on,groups=on`
+    /// (docs/reclaim.md); needs a design with `reclaim=on,groups=on`
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     group_limit: Option<u64>,
     /// The device that files and swap are on, whose time is modelled and told beside CPU time:

@@ -93,7 +93,7 @@ fn compressed(plan: &MemoryPlan) -> String {
     let mut text = wrapped(&format!(
         "Of each size of memory {percent} % are set aside for a compressed store in front of swap. \
          The recording does not have what pages hold; they are taken to compress as those of Cargo \
-         and Python do (docs/compressed.md).",
+         and Python do (docs/swap.md).",
     ));
     let mut table = Table::new(&[
         "memory",

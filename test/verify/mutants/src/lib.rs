@@ -27,6 +27,9 @@ use list::Mutant;
 /// The share of those not judged equivalent that tests have to find, in percent.
 pub const NEEDED: usize = 98;
 
+/// Tests that read the sources, in which all mutants stand here at once.
+const OF_SOURCES: &str = "space::tests::rooms::";
+
 /// What to do.
 #[derive(clap::Args)]
 pub struct Args {
@@ -113,7 +116,9 @@ pub fn run(args: &Args) -> Result<(), String> {
         return Ok(());
     }
     let programs = programs::build(&place, &args.packages)?;
-    let is_wanted = |title: &str| args.tests.as_ref().is_none_or(|text| title.contains(text));
+    let is_wanted = |title: &str| {
+        !title.contains(OF_SOURCES) && args.tests.as_ref().is_none_or(|text| title.contains(text))
+    };
     let mut baseline = measure::baseline(
         &place, &programs, &places, &is_wanted, args.trust, args.jobs,
     )?;

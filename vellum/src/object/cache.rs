@@ -79,7 +79,7 @@ pub enum CachedPage {
 static MANAGERS: AtomicU64 = AtomicU64::new(0);
 
 /// The objects of one manager, with their pages.
-pub struct Objects<S: Default + Send + Sync + 'static> {
+pub struct Objects<S: Default + Send + Sync + 'static = ()> {
     arena: Arena<Object<S>>,
     pub(super) nodes: Arena<RadixNode>,
     pub(super) mounts: Arena<MountRecord>,

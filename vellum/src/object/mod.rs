@@ -186,7 +186,7 @@ const NOT_HUGE: u32 = 1;
 /// other. What a region changes that begins or ends to map the object is in the third.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Object<S> {
+pub struct Object<S = ()> {
     generation: AtomicU32,
     /// [`STORE_BIT`] and the store's number, or 0.
     store: AtomicU64,
@@ -223,8 +223,8 @@ pub struct Object<S> {
     users: AtomicU32,
     /// 1 as long as whoever made it is one of the users.
     is_owned: AtomicU32,
-    /// What the reverse-mapping design keeps here.
-    pub rmap: S,
+    /// What whoever has the objects keeps in each; the manager keeps nothing.
+    pub state: S,
     /// Ranges of pages that are being written, cut off or punched out. Who changes
     /// the length holds everything from the old end on, or the new one if that is less.
     pub(crate) writers: RangeLock,
@@ -271,7 +271,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             regions: RegionRoots::default(),
             users: AtomicU32::new(0),
             is_owned: AtomicU32::new(0),
-            rmap: S::default(),
+            state: S::default(),
             writers: RangeLock::default(),
         }
     }

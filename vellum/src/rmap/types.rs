@@ -53,7 +53,7 @@ impl Run {
     }
 
     /// A large leaf as a design is told of it: as one run if the frames have one record,
-    /// or the design lists leaves ([`ReverseMap::LISTS_LEAVES`](super::ReverseMap::LISTS_LEAVES)),
+    /// or the design lists leaves ([`TracksLeaves::LISTS_LEAVES`](super::TracksLeaves::LISTS_LEAVES)),
     /// and otherwise frame by frame.
     pub fn told(&self, as_one: bool) -> impl Iterator<Item = Run> + use<> {
         let parts = (!as_one).then(|| self.parts());

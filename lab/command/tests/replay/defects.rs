@@ -13,8 +13,8 @@ use vellum::design::{Design, Rmap};
 use vellum::frame::{AuditError, Kind, OutOfMemory};
 use vellum::platform::Platform;
 use vellum::rmap::{
-    Chains, Env, Family, Place, RegionRef, ReverseMap, RmapStats, Run, Slot, Topology, Verdict,
-    VisitReport,
+    Audited, Chains, DelaysFlushes, Env, Family, Place, RegionRef, ReverseMap, RmapStats, Run,
+    Slot, Topology, TracksEntries, TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
 };
 use vellum::slab::ArenaMaker;
 use vellum::table::{Format, Marks, PteRef, Swapped, X86_64};
@@ -134,17 +134,9 @@ impl<R> Forgetful<R> {
     }
 }
 
-impl<R: ReverseMap> ReverseMap for Forgetful<R> {
+// SAFETY: with the defect it is wrong, and what that breaks is memory of the test's machine.
+unsafe impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     const NAME: &'static str = "forgetful";
-    const DIVIDES_INTO_PARTS: bool = R::DIVIDES_INTO_PARTS;
-    const COPIES_TO_MOVE: bool = R::COPIES_TO_MOVE;
-    const KEEPS_RANGES: bool = R::KEEPS_RANGES;
-    const PREPARES_TO_MOVE: bool = R::PREPARES_TO_MOVE;
-    const LISTS_LEAVES: bool = R::LISTS_LEAVES;
-    type Region = R::Region;
-    type Object = R::Object;
-    type Space = R::Space;
-    type Ctx = R::Ctx;
 
     fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Forgetful {
@@ -153,21 +145,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
             forgotten: Mutex::default(),
         }
     }
-    fn prepare<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut R::Ctx,
-        place: Place<'_, R::Region, R::Space>,
-        count: usize,
-    ) -> Result<(), OutOfMemory> {
-        self.design.prepare(env, ctx, place, count)
-    }
-    fn prepare_move<P: Platform>(&self, env: &Env<'_, P>, count: usize) -> Result<(), OutOfMemory> {
-        self.design.prepare_move(env, count)
-    }
-    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: R::Ctx) {
-        self.design.finish(env, ctx);
-    }
+
     fn add<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -190,6 +168,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
             self.design.add(env, ctx, run, place, fresh);
         }
     }
+
     fn duplicate<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -199,6 +178,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     ) {
         self.design.duplicate(env, ctx, run, place);
     }
+
     fn remove<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -210,6 +190,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
             self.design.remove(env, ctx, run, place);
         }
     }
+
     fn shift<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -225,15 +206,179 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
             self.design.shift(env, ctx, from, to, place);
         }
     }
+
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.design.visit(env, topology, frame, visitor)
+    }
+
+    fn unmapped<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        self.design.unmapped(env, frame);
+    }
+
+    fn turn<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        run: &Run,
+        place: Place<'_, R::Region, R::Space>,
+    ) {
+        self.design.turn(env, ctx, run, place);
+    }
+}
+
+impl<R: ReverseMap> TracksSpaces for Forgetful<R> {
+    const COPIES_TO_MOVE: bool = R::COPIES_TO_MOVE;
+    type Space = R::Space;
+
+    fn space_executed<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        space: &R::Space,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        self.design.space_executed(env, space, handle)
+    }
+
+    fn space_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        parent: &R::Space,
+        child: &R::Space,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        self.design.space_forked(env, parent, child, handle)
+    }
+
+    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &R::Space) {
+        self.design.space_ended(env, space);
+    }
+}
+
+impl<R: ReverseMap> TracksRegions for Forgetful<R> {
+    const KEEPS_RANGES: bool = R::KEEPS_RANGES;
+    type Region = R::Region;
+
+    fn prepare_private<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        region: RegionRef<'_, R::Region>,
+    ) -> Result<(), OutOfMemory> {
+        self.design.prepare_private(env, topology, region)
+    }
+
+    fn region_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        parent: RegionRef<'_, R::Region>,
+        child: RegionRef<'_, R::Region>,
+    ) -> Result<(), OutOfMemory> {
+        self.design.region_forked(env, topology, parent, child)
+    }
+
+    fn region_split<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        head: RegionRef<'_, R::Region>,
+        tail: RegionRef<'_, R::Region>,
+    ) -> Result<(), OutOfMemory> {
+        self.design.region_split(env, topology, head, tail)
+    }
+
+    fn region_resized<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        region: RegionRef<'_, R::Region>,
+    ) {
+        self.design.region_resized(env, topology, region);
+    }
+
+    fn regions_mergeable(&self, head: &R::Region, tail: &R::Region) -> bool {
+        self.design.regions_mergeable(head, tail)
+    }
+
+    fn stay_mergeable(&self, head: &R::Region, tail: &R::Region) -> bool {
+        self.design.stay_mergeable(head, tail)
+    }
+
+    fn region_merged<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        head: RegionRef<'_, R::Region>,
+        tail: RegionRef<'_, R::Region>,
+    ) {
+        self.design.region_merged(env, topology, head, tail);
+    }
+
+    fn region_ended<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        region: RegionRef<'_, R::Region>,
+    ) {
+        self.design.region_ended(env, topology, region);
+    }
+
+    fn check_region<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<R::Region>,
+        region: RegionRef<'_, R::Region>,
+        has_private: bool,
+    ) -> Result<(), &'static str> {
+        self.design.check_region(env, topology, region, has_private)
+    }
+}
+
+impl<R: ReverseMap> TracksEntries for Forgetful<R> {
+    const PREPARES_TO_MOVE: bool = R::PREPARES_TO_MOVE;
+    type Ctx = R::Ctx;
+
+    fn prepare<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut R::Ctx,
+        place: Place<'_, R::Region, R::Space>,
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
+        self.design.prepare(env, ctx, place, count)
+    }
+
+    fn prepare_move<P: Platform>(&self, env: &Env<'_, P>, count: usize) -> Result<(), OutOfMemory> {
+        self.design.prepare_move(env, count)
+    }
+
+    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: R::Ctx) {
+        self.design.finish(env, ctx);
+    }
+
     fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut R::Ctx, run: &Run, to: PteRef) {
         self.design.entry_moved(env, ctx, run, to);
     }
+}
+
+impl<R: ReverseMap> TracksLeaves for Forgetful<R> {
+    const DIVIDES_INTO_PARTS: bool = R::DIVIDES_INTO_PARTS;
+    const LISTS_LEAVES: bool = R::LISTS_LEAVES;
+
     fn prepare_divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
         self.design.prepare_divide(env, run)
     }
+
     fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, parts: Option<&Run>) {
         self.design.divide(env, run, parts);
     }
+
     fn unite<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -242,6 +387,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     ) {
         self.design.unite(env, run, place);
     }
+
     fn promote<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -252,6 +398,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     ) {
         self.design.promote(env, ctx, run, leaf, place);
     }
+
     fn prepare_demote<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -261,6 +408,7 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     ) -> Result<(), OutOfMemory> {
         self.design.prepare_demote(env, ctx, run, place)
     }
+
     fn demote<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -271,119 +419,19 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     ) {
         self.design.demote(env, ctx, run, leaf, place);
     }
-    fn visit<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<R::Region>,
-        frame: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.design.visit(env, topology, frame, visitor)
-    }
-    fn prepare_private<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<R::Region>,
-        region: RegionRef<'_, R::Region>,
-    ) -> Result<(), OutOfMemory> {
-        self.design.prepare_private(env, topology, region)
-    }
-    fn unmapped<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
-        self.design.unmapped(env, frame);
-    }
-    fn turn<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut R::Ctx,
-        run: &Run,
-        place: Place<'_, R::Region, R::Space>,
-    ) {
-        self.design.turn(env, ctx, run, place);
-    }
-    fn region_forked<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<R::Region>,
-        parent: RegionRef<'_, R::Region>,
-        child: RegionRef<'_, R::Region>,
-    ) -> Result<(), OutOfMemory> {
-        self.design.region_forked(env, topology, parent, child)
-    }
-    fn region_split<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<R::Region>,
-        head: RegionRef<'_, R::Region>,
-        tail: RegionRef<'_, R::Region>,
-    ) -> Result<(), OutOfMemory> {
-        self.design.region_split(env, topology, head, tail)
-    }
-    fn region_resized<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<R::Region>,
-        region: RegionRef<'_, R::Region>,
-    ) {
-        self.design.region_resized(env, topology, region);
-    }
-    fn regions_mergeable(&self, head: &R::Region, tail: &R::Region) -> bool {
-        self.design.regions_mergeable(head, tail)
-    }
-    fn stay_mergeable(&self, head: &R::Region, tail: &R::Region) -> bool {
-        self.design.stay_mergeable(head, tail)
-    }
-    fn region_merged<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<R::Region>,
-        head: RegionRef<'_, R::Region>,
-        tail: RegionRef<'_, R::Region>,
-    ) {
-        self.design.region_merged(env, topology, head, tail);
-    }
-    fn region_ended<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<R::Region>,
-        region: RegionRef<'_, R::Region>,
-    ) {
-        self.design.region_ended(env, topology, region);
-    }
-    fn space_executed<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        space: &R::Space,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        self.design.space_executed(env, space, handle)
-    }
-    fn space_forked<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        parent: &R::Space,
-        child: &R::Space,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        self.design.space_forked(env, parent, child, handle)
-    }
-    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &R::Space) {
-        self.design.space_ended(env, space);
-    }
-    fn check_region<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<R::Region>,
-        region: RegionRef<'_, R::Region>,
-        has_private: bool,
-    ) -> Result<(), &'static str> {
-        self.design.check_region(env, topology, region, has_private)
-    }
+}
+
+impl<R: ReverseMap> DelaysFlushes for Forgetful<R> {}
+
+impl<R: ReverseMap> Audited for Forgetful<R> {
     fn live_groups(&self) -> u64 {
         self.design.live_groups()
     }
+
     fn stats(&self) -> RmapStats {
         self.design.stats()
     }
+
     fn check_frame<P: Platform>(
         &self,
         env: &Env<'_, P>,
@@ -392,9 +440,11 @@ impl<R: ReverseMap> ReverseMap for Forgetful<R> {
     ) -> Result<(), &'static str> {
         self.design.check_frame(env, frame, maps)
     }
+
     fn live_nodes(&self) -> u64 {
         self.design.live_nodes()
     }
+
     fn audit_nodes(&self) -> Result<u64, AuditError> {
         self.design.audit_nodes()
     }

@@ -69,6 +69,7 @@ mod lists;
 #[path = "../../../../vellum/src/slab/numbers.rs"]
 #[allow(dead_code, reason = "the models use a part of it")]
 mod numbers;
+#[allow(dead_code, reason = "the models use a part of it")]
 #[path = "../../../../vellum/src/object/page_lock.rs"]
 pub mod page_lock;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{AnonVma, AnonVmaChain};
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::design::Design;
 use crate::frame::{FailAt, Site};
-use crate::rmap::{Env, ReverseMap, Verdict, VisitReport};
+use crate::rmap::{Audited, Env, ReverseMap, TracksRegions, Verdict, VisitReport};
 use crate::space::{MapError, MapRequest, Placement, RemapPlacement, SpaceId};
 use crate::table::X86_64;
 use crate::testing::{Rng, TestMachine, run_on};
@@ -493,8 +493,8 @@ fn a_page_kept_by_a_child_becomes_its_own() {
 
 #[test]
 fn what_regions_and_families_take_is_small() {
-    assert!(size_of::<<AnonVma as ReverseMap>::Region>() <= 12);
-    assert!(size_of::<<AnonVmaChain as ReverseMap>::Region>() <= 12);
+    assert!(size_of::<<AnonVma as TracksRegions>::Region>() <= 12);
+    assert!(size_of::<<AnonVmaChain as TracksRegions>::Region>() <= 12);
     assert_eq!(size_of::<super::anon_vma::Relatives>(), 16);
     assert_eq!(size_of::<super::anon_vma_chain::AnonVmaNode>(), 32);
     assert_eq!(size_of::<super::anon_vma_chain::AnonVmaLink>(), 64);

@@ -9,7 +9,7 @@
 //!
 //! The price is that the address must not change while the page is shared:
 //! mremap copies such pages before it moves them
-//! ([`ReverseMap::COPIES_TO_MOVE`]). And that a page may be looked for in every
+//! ([`TracksSpaces::COPIES_TO_MOVE`]). And that a page may be looked for in every
 //! space of the family. A visit that finds a page of a space that has ended in
 //! another takes it over to that one, so that the next visit finds it at once
 //! and the member of the ended space can go.
@@ -23,7 +23,10 @@ use crate::frame::{AuditError, Kind, OutOfMemory};
 use crate::platform::Platform;
 use crate::rmap::counts::{self, RmapCounts};
 use crate::rmap::file_pages::{FilePages, is_of_object};
-use crate::rmap::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
+use crate::rmap::{
+    Audited, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, TracksEntries,
+    TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
+};
 use crate::slab::ArenaMaker;
 use crate::sync::PerCpu;
 use crate::table::Format;
@@ -35,13 +38,11 @@ pub struct Anonmm {
     cpus: PerCpu<RmapCounts>,
 }
 
-impl ReverseMap for Anonmm {
+// SAFETY: spaces that can map a private page are in the bundle of the member it names, and map
+// it at the address in its record, since it does not move while it is shared. Pages of objects:
+// `file_pages`.
+unsafe impl ReverseMap for Anonmm {
     const NAME: &'static str = "anonmm";
-    const COPIES_TO_MOVE: bool = true;
-    type Region = ();
-    type Object = ();
-    type Space = SpaceMember;
-    type Ctx = ();
 
     fn new(_options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Anonmm {
@@ -138,37 +139,6 @@ impl ReverseMap for Anonmm {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
     }
 
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, _parts: Option<&Run>) {
-        self.bundles.divide(env, run);
-    }
-
-    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceMember>) {
-        self.bundles.unite(env, run, place.space_state);
-    }
-
-    fn space_executed<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        space: &SpaceMember,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        self.bundles.execute(env, space, handle)
-    }
-
-    fn space_forked<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        parent: &SpaceMember,
-        child: &SpaceMember,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        self.bundles.fork(env, parent, child, handle)
-    }
-
-    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &SpaceMember) {
-        self.bundles.exit(env, space);
-    }
-
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
@@ -220,7 +190,57 @@ impl ReverseMap for Anonmm {
     ) -> VisitReport {
         self.files.visit(env, topology, frames, visitor)
     }
+}
 
+impl TracksSpaces for Anonmm {
+    const COPIES_TO_MOVE: bool = true;
+    type Space = SpaceMember;
+
+    fn space_executed<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        space: &SpaceMember,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        self.bundles.execute(env, space, handle)
+    }
+
+    fn space_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        parent: &SpaceMember,
+        child: &SpaceMember,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        self.bundles.fork(env, parent, child, handle)
+    }
+
+    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &SpaceMember) {
+        self.bundles.exit(env, space);
+    }
+}
+
+impl TracksRegions for Anonmm {
+    type Region = ();
+}
+
+impl TracksEntries for Anonmm {
+    type Ctx = ();
+}
+
+impl TracksLeaves for Anonmm {
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, _parts: Option<&Run>) {
+        self.bundles.divide(env, run);
+    }
+
+    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceMember>) {
+        self.bundles.unite(env, run, place.space_state);
+    }
+}
+
+impl DelaysFlushes for Anonmm {}
+
+impl Audited for Anonmm {
     fn stats(&self) -> RmapStats {
         let (members, locks) = self.bundles.stats();
         let mut stats = RmapStats {

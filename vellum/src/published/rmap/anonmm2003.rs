@@ -31,7 +31,10 @@ use crate::frame::{AuditError, Kind, OutOfMemory};
 use crate::platform::Platform;
 use crate::rmap::counts::{self, RmapCounts};
 use crate::rmap::file_pages::{FilePages, is_of_object};
-use crate::rmap::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
+use crate::rmap::{
+    Audited, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, TracksEntries,
+    TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
+};
 use crate::slab::{ArenaMaker, Handle};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, PerCpu};
@@ -137,13 +140,11 @@ impl Anonmm2003 {
     }
 }
 
-impl ReverseMap for Anonmm2003 {
+// SAFETY: spaces that can map a private page are in the bundle of the member it names, and map
+// it at an address of its record or its chain, which no address leaves while the page is shared.
+// Pages of objects: `file_pages`.
+unsafe impl ReverseMap for Anonmm2003 {
     const NAME: &'static str = "anonmm2003";
-    const PREPARES_TO_MOVE: bool = true;
-    type Region = ();
-    type Object = ();
-    type Space = SpaceMember;
-    type Ctx = ();
 
     fn new(_options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Anonmm2003 {
@@ -152,22 +153,6 @@ impl ReverseMap for Anonmm2003 {
             files: FilePages::new(cpus),
             cpus: PerCpu::new(cpus, |_| RmapCounts::default()),
         }
-    }
-
-    /// Makes sure of the CPU's spare node, whatever is coming.
-    #[inline]
-    fn prepare<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        (): &mut (),
-        _place: Place<'_, Self::Region, Self::Space>,
-        _count: usize,
-    ) -> Result<(), OutOfMemory> {
-        self.addresses.prepare(env)
-    }
-
-    fn prepare_move<P: Platform>(&self, env: &Env<'_, P>, count: usize) -> Result<(), OutOfMemory> {
-        self.addresses.reserve(env, count)
     }
 
     #[inline]
@@ -261,57 +246,6 @@ impl ReverseMap for Anonmm2003 {
         }
     }
 
-    /// Every other page is mapped as often as the first, at the address after it. A run
-    /// that is mapped by large leaves has not been moved, so it has no chain.
-    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, _parts: Option<&Run>) {
-        let guard = self.lock(env, run.frame);
-        let word = guard.value();
-        debug_assert!(
-            chain_of(word).is_none(),
-            "a superpage with several addresses"
-        );
-        for part in run.parts().skip(1) {
-            let frame = env.memory.frame(part.frame);
-            frame
-                .rmap()
-                .store(u64::from(word as u32), Ordering::Release);
-        }
-        self.bundles.divide(env, run);
-        guard.unlock_with(word);
-    }
-
-    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceMember>) {
-        for part in run.parts() {
-            let guard = self.lock(env, part.frame);
-            let word = self.unchained(env, guard.value());
-            guard.unlock_with(word);
-        }
-        self.bundles.unite(env, run, place.space_state);
-    }
-
-    fn space_executed<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        space: &SpaceMember,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        self.bundles.execute(env, space, handle)
-    }
-
-    fn space_forked<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        parent: &SpaceMember,
-        child: &SpaceMember,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        self.bundles.fork(env, parent, child, handle)
-    }
-
-    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &SpaceMember) {
-        self.bundles.exit(env, space);
-    }
-
     fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
@@ -376,7 +310,93 @@ impl ReverseMap for Anonmm2003 {
                 verdict
             })
     }
+}
 
+impl TracksSpaces for Anonmm2003 {
+    type Space = SpaceMember;
+
+    fn space_executed<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        space: &SpaceMember,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        self.bundles.execute(env, space, handle)
+    }
+
+    fn space_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        parent: &SpaceMember,
+        child: &SpaceMember,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        self.bundles.fork(env, parent, child, handle)
+    }
+
+    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &SpaceMember) {
+        self.bundles.exit(env, space);
+    }
+}
+
+impl TracksRegions for Anonmm2003 {
+    type Region = ();
+}
+
+impl TracksEntries for Anonmm2003 {
+    const PREPARES_TO_MOVE: bool = true;
+    type Ctx = ();
+
+    /// Makes sure of the CPU's spare node, whatever is coming.
+    #[inline]
+    fn prepare<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        _place: Place<'_, Self::Region, Self::Space>,
+        _count: usize,
+    ) -> Result<(), OutOfMemory> {
+        self.addresses.prepare(env)
+    }
+
+    fn prepare_move<P: Platform>(&self, env: &Env<'_, P>, count: usize) -> Result<(), OutOfMemory> {
+        self.addresses.reserve(env, count)
+    }
+}
+
+impl TracksLeaves for Anonmm2003 {
+    /// Every other page is mapped as often as the first, at the address after it. A run
+    /// that is mapped by large leaves has not been moved, so it has no chain.
+    fn divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run, _parts: Option<&Run>) {
+        let guard = self.lock(env, run.frame);
+        let word = guard.value();
+        debug_assert!(
+            chain_of(word).is_none(),
+            "a superpage with several addresses"
+        );
+        for part in run.parts().skip(1) {
+            let frame = env.memory.frame(part.frame);
+            frame
+                .rmap()
+                .store(u64::from(word as u32), Ordering::Release);
+        }
+        self.bundles.divide(env, run);
+        guard.unlock_with(word);
+    }
+
+    fn unite<P: Platform>(&self, env: &Env<'_, P>, run: &Run, place: Place<'_, (), SpaceMember>) {
+        for part in run.parts() {
+            let guard = self.lock(env, part.frame);
+            let word = self.unchained(env, guard.value());
+            guard.unlock_with(word);
+        }
+        self.bundles.unite(env, run, place.space_state);
+    }
+}
+
+impl DelaysFlushes for Anonmm2003 {}
+
+impl Audited for Anonmm2003 {
     fn stats(&self) -> RmapStats {
         let counted = counts::sum(&self.cpus, |cpu| cpu);
         let (members, head_locks) = self.bundles.stats();

@@ -7,7 +7,7 @@ use super::{Anonmm, Anonmm2003};
 use crate::addr::{Access, Pfn, Prot, Vpn};
 use crate::design::Design;
 use crate::frame::{FailAt, Site};
-use crate::rmap::{Env, ReverseMap, Slot, Verdict, VisitReport};
+use crate::rmap::{Audited, Env, ReverseMap, Slot, Verdict, VisitReport};
 use crate::space::{MapError, MapRequest, Placement, RemapPlacement, SpaceId, Vm};
 use crate::table::X86_64;
 use crate::testing::{TestMachine, run_on};

@@ -12,7 +12,10 @@ use crate::design::Design;
 use crate::frame::{AuditError, Kind, OutOfMemory};
 use crate::platform::Platform;
 use crate::rmap::file_pages::{FilePages, is_of_object};
-use crate::rmap::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
+use crate::rmap::{
+    Audited, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, TracksEntries,
+    TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
+};
 use crate::slab::ArenaMaker;
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, PteRef};
@@ -43,39 +46,14 @@ fn decremented(count: u64) -> u64 {
     count.saturating_sub(1)
 }
 
-impl ReverseMap for Partial {
+// SAFETY: private pages are those of `chains`, pages of objects those of `file_pages`.
+unsafe impl ReverseMap for Partial {
     const NAME: &'static str = "partial";
-    type Region = ();
-    type Object = ();
-    type Space = ();
-    type Ctx = ();
 
     fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Partial {
             anonymous: Chains::with_direct(options.direct, cpus, arenas),
             files: FilePages::new(cpus),
-        }
-    }
-
-    #[inline]
-    fn prepare<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut (),
-        place: Place<'_, (), ()>,
-        count: usize,
-    ) -> Result<(), OutOfMemory> {
-        self.anonymous.prepare(env, ctx, place, count)
-    }
-
-    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: ()) {
-        self.anonymous.finish(env, ctx);
-    }
-
-    #[inline]
-    fn prefetch<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
-        if env.memory.frame(frame).kind() == Kind::Anonymous {
-            self.anonymous.prefetch(env, frame);
         }
     }
 
@@ -153,12 +131,80 @@ impl ReverseMap for Partial {
         self.anonymous.turn(env, ctx, run, place);
     }
 
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        pfn: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        if env.memory.frame(pfn).kind() != Kind::Object {
+            return self.anonymous.visit(env, topology, pfn, visitor);
+        }
+        self.visit_run(env, topology, &[pfn], &mut |_, slot| visitor(slot))
+    }
+
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.files
+            .visit(env, topology, frames, &mut |page, slot: &Slot<'_, F>| {
+                let verdict = visitor(page, slot);
+                if verdict == Verdict::Unmapped {
+                    let guard = self.anonymous.lock(env, page);
+                    let count = guard.value();
+                    guard.unlock_with(decremented(count));
+                }
+                verdict
+            })
+    }
+}
+
+impl TracksSpaces for Partial {
+    type Space = ();
+}
+
+impl TracksRegions for Partial {
+    type Region = ();
+}
+
+impl TracksEntries for Partial {
+    type Ctx = ();
+
+    #[inline]
+    fn prepare<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut (),
+        place: Place<'_, (), ()>,
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
+        self.anonymous.prepare(env, ctx, place, count)
+    }
+
+    fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: ()) {
+        self.anonymous.finish(env, ctx);
+    }
+
+    #[inline]
+    fn prefetch<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        if env.memory.frame(frame).kind() == Kind::Anonymous {
+            self.anonymous.prefetch(env, frame);
+        }
+    }
+
     fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, ctx: &mut (), run: &Run, to: PteRef) {
         if !is_of_object(env, run.frame) {
             self.anonymous.entry_moved(env, ctx, run, to);
         }
     }
+}
 
+impl TracksLeaves for Partial {
     fn prepare_divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
         self.anonymous.prepare_divide(env, run)
     }
@@ -196,39 +242,11 @@ impl ReverseMap for Partial {
             self.anonymous.demote(env, ctx, run, leaf, place);
         }
     }
+}
 
-    fn visit<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
-        pfn: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        if env.memory.frame(pfn).kind() != Kind::Object {
-            return self.anonymous.visit(env, topology, pfn, visitor);
-        }
-        self.visit_run(env, topology, &[pfn], &mut |_, slot| visitor(slot))
-    }
+impl DelaysFlushes for Partial {}
 
-    fn visit_run<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
-        frames: &[Pfn],
-        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.files
-            .visit(env, topology, frames, &mut |page, slot: &Slot<'_, F>| {
-                let verdict = visitor(page, slot);
-                if verdict == Verdict::Unmapped {
-                    let guard = self.anonymous.lock(env, page);
-                    let count = guard.value();
-                    guard.unlock_with(decremented(count));
-                }
-                verdict
-            })
-    }
-
+impl Audited for Partial {
     fn stats(&self) -> RmapStats {
         let mut stats = self.anonymous.stats();
         self.files.add_to(&mut stats);

@@ -9,7 +9,10 @@ use super::{Chains, Partial};
 use crate::addr::{Pfn, Prot, Vpn};
 use crate::design::Design;
 use crate::frame::{FailAt, Kind, PhysicalMemory, Request, Site};
-use crate::rmap::{Env, Place, RegionRef, ReverseMap, Run, Slot, Stretch, Topology, Verdict};
+use crate::rmap::{
+    Audited, Env, Place, RegionRef, ReverseMap, Run, Slot, Stretch, Topology, TracksEntries,
+    Verdict,
+};
 use crate::slab::ArenaMaker;
 use crate::sync::Pin;
 use crate::table::{Format, Fresh, Marks, PteRef, Tables, Users, X86_64};

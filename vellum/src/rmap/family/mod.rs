@@ -28,7 +28,7 @@
 //! maps it; turning and moving re-point it where nobody else maps it; and the
 //! tree keeps relations when spaces end (statement K of [`kin`]). All map it
 //! at its index: fork keeps addresses, and mremap moves a private page only
-//! when nobody else maps it ([`ReverseMap::COPIES_TO_MOVE`]). A page that is
+//! when nobody else maps it ([`TracksSpaces::COPIES_TO_MOVE`]). A page that is
 //! re-pointed during a search is mapped once and named anew: the search sees
 //! the name change and starts over. `check_frame` checks the first statement
 //! for hints; a visit that finds as many entries as are counted proves both.
@@ -51,7 +51,10 @@ use self::kin::{Families, Kin, Nodes};
 use self::visit::FamilyVisit;
 use super::counts::{self, RmapCounts};
 use super::file_pages::{FilePages, is_of_object};
-use super::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
+use super::{
+    Audited, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, TracksEntries,
+    TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
+};
 use crate::addr::Pfn;
 use crate::design::Design;
 use crate::frame::{AuditError, Frame, Kind, OutOfMemory, Site};
@@ -215,15 +218,12 @@ impl Family {
     }
 }
 
-impl ReverseMap for Family {
+// SAFETY: whoever maps a private page is its owner or descends from it, as the node of either
+// says for as long as pages name it (`kin`), and shows it at the page that the record has; a visit
+// searches them all, or as many as the mapping count says. Pages of objects: `file_pages`.
+unsafe impl ReverseMap for Family {
     const NAME: &'static str = "family";
     const MISSES_BESIDE_FORKS: bool = true;
-    const COPIES_TO_MOVE: bool = true;
-    const DIVIDES_INTO_PARTS: bool = true;
-    type Region = ();
-    type Object = ();
-    type Space = SpaceKin;
-    type Ctx = ();
 
     fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Family {
@@ -315,9 +315,117 @@ impl ReverseMap for Family {
         self.adopt(env, run, &place);
     }
 
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        let mut visit = FamilyVisit {
+            env,
+            pfn: frame,
+            frame: env.memory.frame(frame),
+            wanted: 0,
+            stopped: false,
+            report: VisitReport::default(),
+            visitor,
+        };
+        if is_of_object(env, frame) {
+            self.visit_file(topology, &mut visit);
+        } else {
+            self.visit_private(topology, &mut visit);
+        }
+        visit.report
+    }
+
+    /// Keeps what is learned of the pages' only entries.
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<()>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.files.visit(env, topology, frames, &mut |page, slot| {
+            let verdict = visitor(page, slot);
+            let frame = env.memory.frame(page);
+            match verdict {
+                Verdict::Keep => self.note_kept(frame, slot.pte()),
+                Verdict::Unmapped => self.hints.forget(frame, slot.pte()),
+                Verdict::Stop => {}
+            }
+            verdict
+        })
+    }
+}
+
+impl TracksSpaces for Family {
+    const COPIES_TO_MOVE: bool = true;
+    type Space = SpaceKin;
+
+    fn space_executed<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        space: &SpaceKin,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        let node = self.new_node(env)?;
+        kin::found(self.nodes.node(node), node, handle);
+        space.set(node, 0);
+        Ok(())
+    }
+
+    fn space_forked<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        parent: &SpaceKin,
+        child: &SpaceKin,
+        handle: u32,
+    ) -> Result<(), OutOfMemory> {
+        let node = self.new_node(env)?;
+        let (above, forks) = (parent.node(), parent.stamp());
+        self.cpus.get(env.pin).locks.bump();
+        let family = self.families.lock(&self.nodes, above, env.pin);
+        debug_assert!(family.is_some(), "a space that lives has a node");
+        if let Some(family) = family {
+            family.fork(above, node, handle, forks);
+        }
+        parent.set(above, (forks + 1).min(self.last_stamp));
+        child.set(node, 0);
+        Ok(())
+    }
+
+    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &SpaceKin) {
+        let node = space.node();
+        let cpu = self.cpus.get(env.pin);
+        self.count_for(env.pin, 0);
+        cpu.locks.bump();
+        if let Some(family) = self.families.lock(&self.nodes, node, env.pin) {
+            family.end(
+                node,
+                || cpu.node_frees.bump(),
+                |gone| self.nodes.free(env.pin, Handle::from_raw(gone)),
+            );
+        }
+        space.set(0, 0);
+    }
+}
+
+impl TracksRegions for Family {
+    type Region = ();
+}
+
+impl TracksEntries for Family {
+    type Ctx = ();
+
     fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, to: PteRef) {
         Self::for_run(env, run, |frame, pte| self.hints.rename(frame, pte, to));
     }
+}
+
+impl TracksLeaves for Family {
+    const DIVIDES_INTO_PARTS: bool = true;
 
     /// The other frames get the stamp of the first, and its hint: another leaf that the hint
     /// names maps them too. In place of the leaf each has its entry of `parts`.
@@ -368,98 +476,11 @@ impl ReverseMap for Family {
             Self::for_run(env, run, |frame, pte| self.hints.rename(frame, leaf, pte));
         }
     }
+}
 
-    fn space_executed<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        space: &SpaceKin,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        let node = self.new_node(env)?;
-        kin::found(self.nodes.node(node), node, handle);
-        space.set(node, 0);
-        Ok(())
-    }
+impl DelaysFlushes for Family {}
 
-    fn space_forked<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        parent: &SpaceKin,
-        child: &SpaceKin,
-        handle: u32,
-    ) -> Result<(), OutOfMemory> {
-        let node = self.new_node(env)?;
-        let (above, forks) = (parent.node(), parent.stamp());
-        self.cpus.get(env.pin).locks.bump();
-        let family = self.families.lock(&self.nodes, above, env.pin);
-        debug_assert!(family.is_some(), "a space that lives has a node");
-        if let Some(family) = family {
-            family.fork(above, node, handle, forks);
-        }
-        parent.set(above, (forks + 1).min(self.last_stamp));
-        child.set(node, 0);
-        Ok(())
-    }
-
-    fn space_ended<P: Platform>(&self, env: &Env<'_, P>, space: &SpaceKin) {
-        let node = space.node();
-        let cpu = self.cpus.get(env.pin);
-        self.count_for(env.pin, 0);
-        cpu.locks.bump();
-        if let Some(family) = self.families.lock(&self.nodes, node, env.pin) {
-            family.end(
-                node,
-                || cpu.node_frees.bump(),
-                |gone| self.nodes.free(env.pin, Handle::from_raw(gone)),
-            );
-        }
-        space.set(0, 0);
-    }
-
-    fn visit<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
-        frame: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        let mut visit = FamilyVisit {
-            env,
-            pfn: frame,
-            frame: env.memory.frame(frame),
-            wanted: 0,
-            stopped: false,
-            report: VisitReport::default(),
-            visitor,
-        };
-        if is_of_object(env, frame) {
-            self.visit_file(topology, &mut visit);
-        } else {
-            self.visit_private(topology, &mut visit);
-        }
-        visit.report
-    }
-
-    /// Keeps what is learned of the pages' only entries.
-    fn visit_run<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
-        frames: &[Pfn],
-        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.files.visit(env, topology, frames, &mut |page, slot| {
-            let verdict = visitor(page, slot);
-            let frame = env.memory.frame(page);
-            match verdict {
-                Verdict::Keep => self.note_kept(frame, slot.pte()),
-                Verdict::Unmapped => self.hints.forget(frame, slot.pte()),
-                Verdict::Stop => {}
-            }
-            verdict
-        })
-    }
-
+impl Audited for Family {
     fn stats(&self) -> RmapStats {
         let mut stats = RmapStats {
             nodes_searched: self.cpus.sum(|cpu| &cpu.spaces_searched),

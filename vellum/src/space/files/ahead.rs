@@ -80,7 +80,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    fn is_cached(&self, object: &Object<R::Object>, index: u64) -> bool {
+    fn is_cached(&self, object: &Object, index: u64) -> bool {
         let pin = self.pin();
         let ready = self.objects.peek_ready(&self.memory, &pin, object, index);
         ready.is_some()
@@ -91,7 +91,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// cached. An error is that of the first page.
     pub(super) fn fetch_run(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         first: u64,
         pages: u64,

@@ -22,7 +22,7 @@ pub(super) enum Start {
 /// A range of an object's pages that is held until it is dropped.
 pub(in crate::space) struct HeldPages<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
-    object: &'a Object<R::Object>,
+    object: &'a Object,
     held: Option<HeldRange>,
 }
 
@@ -80,7 +80,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// of the cache.
     pub(super) fn hold_pages<'a>(
         &'a self,
-        object: &'a Object<R::Object>,
+        object: &'a Object,
         pages: Range<u64>,
     ) -> HeldPages<'a, P, F, R> {
         let (held, _) = self.hold_pages_pinned(object, pages);
@@ -90,7 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The same, with a pin.
     fn hold_pages_pinned<'a>(
         &'a self,
-        object: &'a Object<R::Object>,
+        object: &'a Object,
         pages: Range<u64>,
     ) -> (HeldPages<'a, P, F, R>, Pin<'a>) {
         let platform = self.memory.platform();
@@ -108,7 +108,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Does `work` while nobody else writes to or truncates the object.
     pub(in crate::space) fn with_object_held<T>(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         work: impl FnOnce() -> T,
     ) -> T {
         let _held = self.hold_pages(object, 0..u64::MAX);
@@ -119,7 +119,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// may have.
     pub(super) fn hold_for_write<'a>(
         &'a self,
-        object: &'a Object<R::Object>,
+        object: &'a Object,
         start: Start,
         len: usize,
     ) -> Result<HeldWrite<'a, P, F, R>, FileError> {

@@ -57,7 +57,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     pub(super) fn write_one(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         rest: &write::Rest,
         give: &mut impl FnMut(usize, &mut super::parts::Filling<'_, P>),
@@ -139,7 +139,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn fill_locked(
         &self,
         pin: &Pin<'_>,
-        object: &Object<R::Object>,
+        object: &Object,
         begun: Begun,
         rest: &write::Rest,
         give: &mut impl FnMut(usize, &mut super::parts::Filling<'_, P>),
@@ -199,7 +199,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     pub(super) fn read_by_page(
         &self,
-        (object, handle): (&Object<R::Object>, u32),
+        (object, handle): (&Object, u32),
         ahead: &Readahead,
         rest: read::Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
@@ -237,7 +237,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn read_one(
         &self,
         pin: &Pin<'_>,
-        (object, handle): (&Object<R::Object>, u32),
+        (object, handle): (&Object, u32),
         rest: read::Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> PageRead {
@@ -271,13 +271,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A page that is up to date, with a reference.
-    fn page_to_read(
-        &self,
-        pin: &Pin<'_>,
-        object: &Object<R::Object>,
-        handle: u32,
-        index: u64,
-    ) -> PageStep {
+    fn page_to_read(&self, pin: &Pin<'_>, object: &Object, handle: u32, index: u64) -> PageStep {
         if object.is_file() {
             let found = self.objects.lookup(&self.memory, pin, object, index);
             return match found {
@@ -306,12 +300,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Takes pages that are locked and mapped nowhere out of an object and lets go of
     /// them, each by itself but for the lists of aging.
-    pub(in crate::space) fn drop_one_by_one(
-        &self,
-        pin: &Pin<'_>,
-        object: &Object<R::Object>,
-        locked: &[Pfn],
-    ) {
+    pub(in crate::space) fn drop_one_by_one(&self, pin: &Pin<'_>, object: &Object, locked: &[Pfn]) {
         for &page in locked {
             let (index, lock) = (self.memory.frame(page).index(), PageLock::held(page));
             self.objects.detach(&self.memory, pin, object, index, &lock);

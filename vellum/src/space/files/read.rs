@@ -115,7 +115,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// what `each` has been given does not count.
     fn read_run_unheld(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         rest: Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Option<RunRead> {
@@ -129,7 +129,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     fn read_run_held(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         ahead: &Readahead,
         rest: Rest,
@@ -156,7 +156,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn read_run(
         &self,
         pin: &Pin<'_>,
-        object: &Object<R::Object>,
+        object: &Object,
         rest: Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> RunRead {
@@ -181,7 +181,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn read_frames(
         &self,
         pin: &Pin<'_>,
-        object: &Object<R::Object>,
+        object: &Object,
         rest: Rest,
         end: u64,
         frames: &mut [Pfn],

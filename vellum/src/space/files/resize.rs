@@ -25,12 +25,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.with_room(|| self.resize_once(object, id.handle, size))
     }
 
-    fn resize_once(
-        &self,
-        object: &Object<R::Object>,
-        handle: u32,
-        size: u64,
-    ) -> Result<(), FileError> {
+    fn resize_once(&self, object: &Object, handle: u32, size: u64) -> Result<(), FileError> {
         loop {
             let from = self.page_of(object.size().min(size));
             let _held = self.hold_pages(object, from..u64::MAX);
@@ -48,7 +43,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    fn shorten(&self, object: &Object<R::Object>, handle: u32, size: u64) -> Result<(), FileError> {
+    fn shorten(&self, object: &Object, handle: u32, size: u64) -> Result<(), FileError> {
         let tail = self.within_page(size);
         if tail != 0 {
             self.fetch_if_stored(object, handle, self.page_of(size))?;
@@ -74,7 +69,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     fn punch_hole_once(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         offset: u64,
         end: u64,
@@ -116,12 +111,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Tells a file's store that pages are zero from now on. They have left the cache;
     /// one that a fault has read since goes again, for it may be as the store was before.
-    fn discard(
-        &self,
-        object: &Object<R::Object>,
-        handle: u32,
-        pages: Range<u64>,
-    ) -> Result<(), FileError> {
+    fn discard(&self, object: &Object, handle: u32, pages: Range<u64>) -> Result<(), FileError> {
         if let crate::object::ObjectKind::File { store } = object.kind() {
             let platform = self.memory.unpinned_platform()?;
             platform.discard_pages(store, pages.clone())?;

@@ -62,7 +62,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         id: ObjectId,
         offset: u64,
-        look: impl Fn(&Object<R::Object>, u64) -> Result<u64, FileError>,
+        look: impl Fn(&Object, u64) -> Result<u64, FileError>,
     ) -> Result<u64, FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let find = || {

@@ -74,7 +74,7 @@ fn share(dirty: u64, limit: u64, made: u64) -> u64 {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether those who write to an object are throttled.
     #[inline]
-    pub(in crate::space) fn throttled(&self, object: &Object<R::Object>) -> Option<Throttled> {
+    pub(in crate::space) fn throttled(&self, object: &Object) -> Option<Throttled> {
         self.reclaim()?;
         let ObjectKind::File { store } = object.kind() else {
             return None;
@@ -92,7 +92,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn throttle(
         &self,
         id: ObjectId,
-        object: &Object<R::Object>,
+        object: &Object,
         throttled: &Throttled,
         touched: u64,
     ) {

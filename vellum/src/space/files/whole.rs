@@ -49,7 +49,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// anything else while the CPU is pinned.
     fn read_cached(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         range: Range<u64>,
         each: &mut impl FnMut(u64, &PageBytes<'_, P>),
     ) -> u64 {

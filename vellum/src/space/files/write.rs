@@ -147,7 +147,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn write_next<'a>(
         &'a self,
         pinned: &mut Option<Pin<'a>>,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         rest: &Rest,
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
@@ -172,7 +172,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     fn make_ready(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         index: u64,
         is_whole: bool,
@@ -189,7 +189,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Has a page read that is in the store of a file, or in swap.
     pub(super) fn fetch_if_stored(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         index: u64,
     ) -> Result<(), FileError> {
@@ -204,7 +204,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn write_run(
         &self,
         pin: &Pin<'_>,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         rest: &Rest,
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
@@ -254,12 +254,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Whether a page that is not cached has bytes in its store that a write of `bytes`
     /// leaves as they are.
-    pub(super) fn keeps_bytes(
-        &self,
-        object: &Object<R::Object>,
-        index: u64,
-        bytes: &Range<u64>,
-    ) -> bool {
+    pub(super) fn keeps_bytes(&self, object: &Object, index: u64, bytes: &Range<u64>) -> bool {
         // First: writers elsewhere in the object change the line that its length is in.
         if !object.is_file() {
             return false;
@@ -281,7 +276,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn overwrite(
         &self,
         pin: &Pin<'_>,
-        object: &Object<R::Object>,
+        object: &Object,
         frames: &[Pfn],
         rest: &Rest,
         give: &mut impl FnMut(usize, &mut Filling<'_, P>),
@@ -399,7 +394,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// longer: mappings may have stored there.
     pub(super) fn clear_tail(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         size: u64,
     ) -> Result<(), FileError> {
@@ -419,7 +414,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// read first; one of shared memory that is nowhere is zero already.
     pub(super) fn clear_part(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         handle: u32,
         index: u64,
         part: Range<usize>,

@@ -113,7 +113,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Which pages of shared memory come in superpages.
-    fn wanted_huge(&self, object: &Object<R::Object>) -> InSuperpages {
+    fn wanted_huge(&self, object: &Object) -> InSuperpages {
         if object.is_file() {
             return InSuperpages::None;
         }
@@ -132,7 +132,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether the range from `first` on lies before the object's end.
-    pub(super) fn is_within(object: &Object<R::Object>, first: u64) -> bool {
+    pub(super) fn is_within(object: &Object, first: u64) -> bool {
         first + Self::SUPERPAGE <= object.pages()
     }
 
@@ -165,7 +165,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether none of the pages of a superpage from `first` on is in memory or in swap.
-    pub(super) fn is_vacant(&self, pin: &Pin<'_>, object: &Object<R::Object>, first: u64) -> bool {
+    pub(super) fn is_vacant(&self, pin: &Pin<'_>, object: &Object, first: u64) -> bool {
         let end = first + Self::SUPERPAGE;
         let page = self.objects.radix(pin, object).next(first);
         page.is_none_or(|(index, _)| index >= end)
@@ -227,7 +227,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn huge_block(
         &self,
         pin: &Pin<'_>,
-        object: &Object<R::Object>,
+        object: &Object,
         request: Request,
     ) -> Option<Pfn> {
         if !self.objects.charge_all(object, Self::SUPERPAGE) {
@@ -248,7 +248,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The first frame of the pages from `first` on, if all of a superpage are in memory and lie
     /// as one needs them.
-    fn huge_run(&self, pin: &Pin<'_>, object: &Object<R::Object>, first: u64) -> Option<Pfn> {
+    fn huge_run(&self, pin: &Pin<'_>, object: &Object, first: u64) -> Option<Pfn> {
         let radix = self.objects.radix(pin, object);
         let head = radix.get(first)?;
         if u64::from(head.0) & (Self::SUPERPAGE - 1) != 0 {

@@ -24,7 +24,7 @@ use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether the object is a file whose pages are read in superpages.
-    fn reads_superpages(&self, object: &Object<R::Object>) -> bool {
+    fn reads_superpages(&self, object: &Object) -> bool {
         let wanted = match (object.huge(), self.design.file_huge) {
             (_, FileHuge::Never) | (Some(false), _) | (None, FileHuge::Advise) => false,
             (Some(true), _) | (None, FileHuge::Always) => true,
@@ -37,7 +37,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn may_map_file_superpage(
         &self,
         fault: &Fault<'_, P, F, R>,
-        object: &Object<R::Object>,
+        object: &Object,
     ) -> bool {
         let view = fault.view();
         fault.access != Access::Write

@@ -48,11 +48,7 @@ enum Attempt {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The page of an object in a frame, with a reference, if there is one. What the record says
     /// may be of an earlier life, or become false: a page is one if its object has it.
-    pub(in crate::space) fn find_cached(
-        &self,
-        pin: &Pin<'_>,
-        page: Pfn,
-    ) -> Option<FoundPage<'_, R::Object>> {
+    pub(in crate::space) fn find_cached(&self, pin: &Pin<'_>, page: Pfn) -> Option<FoundPage<'_>> {
         let frame = self.memory.frame(page);
         if frame.kind() != Kind::Object {
             return None;
@@ -154,7 +150,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn evict_locked(
         &self,
         pin: &Pin<'_>,
-        found: &FoundPage<'_, R::Object>,
+        found: &FoundPage<'_>,
         lock: &PageLock,
         rule: Rule,
     ) -> Attempt {
@@ -213,7 +209,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether a page is known to be newer than its store. Marks in entries are not asked.
-    fn is_dirty(&self, pin: &Pin<'_>, object: &Object<R::Object>, index: u64, page: Pfn) -> bool {
+    fn is_dirty(&self, pin: &Pin<'_>, object: &Object, index: u64, page: Pfn) -> bool {
         self.memory.frame(page).has(Flags::DIRTY)
             || self.objects.is_marked_dirty(pin, object, index)
     }

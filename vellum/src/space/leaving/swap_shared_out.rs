@@ -47,7 +47,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         swap: &Swap,
-        found: &FoundPage<'_, R::Object>,
+        found: &FoundPage<'_>,
         others: u32,
         rule: Rule,
     ) -> Result<Leaving, Taken> {
@@ -67,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         swap: &Swap,
-        found: &FoundPage<'_, R::Object>,
+        found: &FoundPage<'_>,
         lock: &PageLock,
         others: u32,
         rule: Rule,
@@ -113,7 +113,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn end_shared_out(
         &self,
         swap: &Swap,
-        found: &FoundPage<'_, R::Object>,
+        found: &FoundPage<'_>,
         Leaving { lock, slot, held }: Leaving,
         written: Result<(), SlotError>,
     ) -> Taken {

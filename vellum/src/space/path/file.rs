@@ -299,11 +299,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Sleeps until the page at `index` may be unlocked. False if there is none.
-    pub(in crate::space) fn wait_for_page_at(
-        &self,
-        object: &Object<R::Object>,
-        index: u64,
-    ) -> bool {
+    pub(in crate::space) fn wait_for_page_at(&self, object: &Object, index: u64) -> bool {
         let found = {
             let pin = self.pin();
             self.objects.lookup(&self.memory, &pin, object, index)

@@ -100,7 +100,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) regions: Arena<Region<R>>,
     pub(crate) region_nodes: Arena<RangeNode>,
     pub(crate) tracts: Box<Tracts>,
-    pub(crate) objects: Objects<R::Object>,
+    pub(crate) objects: Objects,
     pub(in crate::space) announcements: Announcements,
     pub(in crate::space) cpus: PerCpu<VmCpu>,
     pub(in crate::space) waits: WaitTable,

@@ -8,9 +8,9 @@ use crate::sync::Pin;
 use crate::sync::bytes::FrameBytes;
 
 /// A page of an object that was found where its record says it is.
-pub(in crate::space) struct FoundPage<'a, S> {
+pub(in crate::space) struct FoundPage<'a> {
     pub(in crate::space) page: Pfn,
-    pub(in crate::space) object: &'a Object<S>,
+    pub(in crate::space) object: &'a Object,
     pub(in crate::space) handle: u32,
     pub(in crate::space) index: u64,
 }

@@ -16,7 +16,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// the cache, and `failed` is told their indices.
     pub(in crate::space) fn fill_run(
         &self,
-        object: &Object<R::Object>,
+        object: &Object,
         store: u64,
         (first, frames): (u64, &[Pfn]),
         mut failed: impl FnMut(u64, IoError),
@@ -42,12 +42,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// A page, to which the caller has a reference, holds what its store has: it can be used
     /// from now on.
-    pub(in crate::space) fn page_is_read(
-        &self,
-        pin: &Pin<'_>,
-        object: &Object<R::Object>,
-        lock: PageLock,
-    ) {
+    pub(in crate::space) fn page_is_read(&self, pin: &Pin<'_>, object: &Object, lock: PageLock) {
         let frame = lock.page();
         let index = self.memory.frame(frame).index();
         let size = object.size();

@@ -590,7 +590,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         named(
             "rmap nodes left",
             // SAFETY: nothing is changed.
-            vellum::rmap::ReverseMap::live_nodes(unsafe { vellum::probe::layers(&vm) }.rmap),
+            vellum::rmap::Audited::live_nodes(unsafe { vellum::probe::layers(&vm) }.rmap),
             0,
         )
     }

@@ -39,7 +39,8 @@ use crate::frame::{AuditError, AuditPlace, OutOfMemory, Site};
 use crate::platform::Platform;
 use crate::rmap::file_pages::{FilePages, is_of_object};
 use crate::rmap::{
-    Env, Place, RegionRef, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
+    Audited, DelaysFlushes, Env, Place, RegionRef, ReverseMap, RmapStats, Run, Slot, Topology,
+    TracksEntries, TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
 };
 use crate::slab::{Arena, ArenaMaker, Handle, Item};
 use crate::sync::atomic::AtomicU32;
@@ -171,13 +172,12 @@ impl AnonVma {
     }
 }
 
-impl ReverseMap for AnonVma {
+// SAFETY: a region that can show a private page is in the list of its anon_vma from before it
+// does until it maps nothing, and the linear index says where; a visit searches the list. Pages of
+// objects: `file_pages`.
+unsafe impl ReverseMap for AnonVma {
     const NAME: &'static str = "anon_vma";
     const MISSES_BESIDE_FORKS: bool = true;
-    type Region = Relation;
-    type Object = ();
-    type Space = ();
-    type Ctx = ();
 
     fn new(_options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         AnonVma {
@@ -185,19 +185,6 @@ impl ReverseMap for AnonVma {
             pages: AnonPages::new(cpus),
             files: FilePages::new(cpus),
         }
-    }
-
-    #[inline]
-    fn prepare_private<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<Relation>,
-        region: RegionRef<'_, Relation>,
-    ) -> Result<(), OutOfMemory> {
-        if region.state.anon_vma() != 0 {
-            return Ok(());
-        }
-        self.attach(env, topology, region)
     }
 
     #[inline]
@@ -261,6 +248,52 @@ impl ReverseMap for AnonVma {
         _place: Place<'_, Relation, ()>,
     ) {
         self.pages.here(env).turns.add(u64::from(run.count));
+    }
+
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Relation>,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        if is_of_object(env, frame) {
+            return self.visit_run(env, topology, &[frame], &mut |_, slot| visitor(slot));
+        }
+        self.pages.visit(env, frame, visitor, |anon_vma, search| {
+            self.search(env, topology, anon_vma, search);
+        })
+    }
+
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Relation>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.files.visit(env, topology, frames, visitor)
+    }
+}
+
+impl TracksSpaces for AnonVma {
+    type Space = ();
+}
+
+impl TracksRegions for AnonVma {
+    type Region = Relation;
+
+    #[inline]
+    fn prepare_private<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Relation>,
+        region: RegionRef<'_, Relation>,
+    ) -> Result<(), OutOfMemory> {
+        if region.state.anon_vma() != 0 {
+            return Ok(());
+        }
+        self.attach(env, topology, region)
     }
 
     fn region_forked<P: Platform>(
@@ -327,55 +360,6 @@ impl ReverseMap for AnonVma {
         }
     }
 
-    fn visit<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<Relation>,
-        frame: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        if is_of_object(env, frame) {
-            return self.visit_run(env, topology, &[frame], &mut |_, slot| visitor(slot));
-        }
-        self.pages.visit(env, frame, visitor, |anon_vma, search| {
-            self.search(env, topology, anon_vma, search);
-        })
-    }
-
-    fn visit_run<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<Relation>,
-        frames: &[Pfn],
-        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.files.visit(env, topology, frames, visitor)
-    }
-
-    fn stats(&self) -> RmapStats {
-        let mut stats = self.pages.stats();
-        stats.bytes = self.live_groups() * size_of::<Relatives>() as u64;
-        stats.peak_bytes = self.anon_vmas.stats().peak * size_of::<Relatives>() as u64;
-        self.files.add_to(&mut stats);
-        stats
-    }
-
-    fn check_frame<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        frame: Pfn,
-        maps: u32,
-    ) -> Result<(), &'static str> {
-        if maps == 0 || is_of_object(env, frame) {
-            return Ok(());
-        }
-        let owner = Handle::from_raw(env.memory.frame(frame).owner());
-        match self.anon_vmas.try_get(owner) {
-            Some(anon_vma) if !anon_vma.is_unused() => Ok(()),
-            _ => Err("a private page names an anon_vma that no region has"),
-        }
-    }
-
     fn check_region<P: Platform>(
         &self,
         _env: &Env<'_, P>,
@@ -406,6 +390,40 @@ impl ReverseMap for AnonVma {
             return Err("the list of an anon_vma holds a region that has ended");
         }
         Ok(())
+    }
+}
+
+impl TracksEntries for AnonVma {
+    type Ctx = ();
+}
+
+impl TracksLeaves for AnonVma {}
+
+impl DelaysFlushes for AnonVma {}
+
+impl Audited for AnonVma {
+    fn stats(&self) -> RmapStats {
+        let mut stats = self.pages.stats();
+        stats.bytes = self.live_groups() * size_of::<Relatives>() as u64;
+        stats.peak_bytes = self.anon_vmas.stats().peak * size_of::<Relatives>() as u64;
+        self.files.add_to(&mut stats);
+        stats
+    }
+
+    fn check_frame<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        frame: Pfn,
+        maps: u32,
+    ) -> Result<(), &'static str> {
+        if maps == 0 || is_of_object(env, frame) {
+            return Ok(());
+        }
+        let owner = Handle::from_raw(env.memory.frame(frame).owner());
+        match self.anon_vmas.try_get(owner) {
+            Some(anon_vma) if !anon_vma.is_unused() => Ok(()),
+            _ => Err("a private page names an anon_vma that no region has"),
+        }
     }
 
     fn live_nodes(&self) -> u64 {

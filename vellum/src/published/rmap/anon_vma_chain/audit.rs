@@ -1,7 +1,11 @@
 //! The audit of `anon_vma_chain`: trees, and sums over all of them.
 
-use super::{AnonVmaChain, AnonVmaNode, Region, range};
+use super::{AnonVmaChain, AnonVmaLink, AnonVmaNode, Region, range};
+use crate::addr::Pfn;
 use crate::frame::{AuditError, AuditPlace};
+use crate::platform::Platform;
+use crate::rmap::file_pages::is_of_object;
+use crate::rmap::{Audited, Env, RmapStats};
 use crate::slab::Handle;
 use crate::sync::atomic::Ordering;
 
@@ -120,5 +124,47 @@ impl AnonVmaChain {
         } else {
             Err("a region is not linked to its own anon_vma")
         }
+    }
+}
+
+impl Audited for AnonVmaChain {
+    fn kept_bytes(regions: u64, _pages: u64) -> u64 {
+        regions * (size_of::<AnonVmaNode>() + size_of::<AnonVmaLink>()) as u64
+    }
+
+    fn stats(&self) -> RmapStats {
+        let (anon_vmas, links) = (self.anon_vmas.stats(), self.links.stats());
+        let bytes = |anon_vmas: u64, links: u64| {
+            anon_vmas * size_of::<AnonVmaNode>() as u64 + links * size_of::<AnonVmaLink>() as u64
+        };
+        let mut stats = self.pages.stats();
+        stats.bytes = bytes(anon_vmas.live, links.live);
+        stats.peak_bytes = bytes(anon_vmas.peak, links.peak);
+        self.files.add_to(&mut stats);
+        stats
+    }
+
+    fn check_frame<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        frame: Pfn,
+        maps: u32,
+    ) -> Result<(), &'static str> {
+        if maps == 0 || is_of_object(env, frame) {
+            return Ok(());
+        }
+        self.audit_owner(env.memory.frame(frame).owner())
+    }
+
+    fn live_nodes(&self) -> u64 {
+        0
+    }
+
+    fn live_groups(&self) -> u64 {
+        self.anon_vmas.stats().live + self.links.stats().live
+    }
+
+    fn audit_nodes(&self) -> Result<u64, AuditError> {
+        self.audit_arenas()
     }
 }

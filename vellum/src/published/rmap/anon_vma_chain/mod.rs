@@ -38,11 +38,12 @@ use node::LockedAnonVma;
 use super::anon_pages::{AnonPages, AnonSearch};
 use crate::addr::Pfn;
 use crate::design::Design;
-use crate::frame::{AuditError, OutOfMemory};
+use crate::frame::OutOfMemory;
 use crate::platform::Platform;
 use crate::rmap::file_pages::{FilePages, is_of_object};
 use crate::rmap::{
-    Env, Place, RegionRef, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
+    DelaysFlushes, Env, Place, RegionRef, ReverseMap, Run, Slot, Topology, TracksEntries,
+    TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
 };
 use crate::slab::{Arena, ArenaMaker, Batch, Handle};
 use crate::sync::atomic::Ordering;
@@ -266,14 +267,12 @@ impl AnonVmaChain {
     }
 }
 
-impl ReverseMap for AnonVmaChain {
+// SAFETY: a region that can show a private page is linked to its anon_vma from before it does
+// until it maps nothing, and the linear index says where; a visit searches all links that cover
+// that. Pages of objects: `file_pages`.
+unsafe impl ReverseMap for AnonVmaChain {
     const NAME: &'static str = "anon_vma_chain";
     const MISSES_BESIDE_FORKS: bool = true;
-    const KEEPS_RANGES: bool = true;
-    type Region = Memberships;
-    type Object = ();
-    type Space = ();
-    type Ctx = ();
 
     fn new(_options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         AnonVmaChain {
@@ -282,23 +281,6 @@ impl ReverseMap for AnonVmaChain {
             pages: AnonPages::new(cpus),
             files: FilePages::new(cpus),
         }
-    }
-
-    fn kept_bytes(regions: u64, _pages: u64) -> u64 {
-        regions * (size_of::<AnonVmaNode>() + size_of::<AnonVmaLink>()) as u64
-    }
-
-    #[inline]
-    fn prepare_private<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<Memberships>,
-        region: Region<'_>,
-    ) -> Result<(), OutOfMemory> {
-        if region.state.own() != 0 {
-            return Ok(());
-        }
-        self.attach(env, topology, region)
     }
 
     #[inline]
@@ -371,6 +353,53 @@ impl ReverseMap for AnonVmaChain {
             }
         }
         self.pages.here(env).turns.add(u64::from(run.count));
+    }
+
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Memberships>,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        if is_of_object(env, frame) {
+            return self.visit_run(env, topology, &[frame], &mut |_, slot| visitor(slot));
+        }
+        self.pages.visit(env, frame, visitor, |anon_vma, search| {
+            self.search(env, topology, anon_vma, search);
+        })
+    }
+
+    fn visit_run<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Memberships>,
+        frames: &[Pfn],
+        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.files.visit(env, topology, frames, visitor)
+    }
+}
+
+impl TracksSpaces for AnonVmaChain {
+    type Space = ();
+}
+
+impl TracksRegions for AnonVmaChain {
+    const KEEPS_RANGES: bool = true;
+    type Region = Memberships;
+
+    #[inline]
+    fn prepare_private<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        topology: &dyn Topology<Memberships>,
+        region: Region<'_>,
+    ) -> Result<(), OutOfMemory> {
+        if region.state.own() != 0 {
+            return Ok(());
+        }
+        self.attach(env, topology, region)
     }
 
     fn region_forked<P: Platform>(
@@ -518,55 +547,6 @@ impl ReverseMap for AnonVmaChain {
         }
     }
 
-    fn visit<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<Memberships>,
-        frame: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        if is_of_object(env, frame) {
-            return self.visit_run(env, topology, &[frame], &mut |_, slot| visitor(slot));
-        }
-        self.pages.visit(env, frame, visitor, |anon_vma, search| {
-            self.search(env, topology, anon_vma, search);
-        })
-    }
-
-    fn visit_run<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        topology: &dyn Topology<Memberships>,
-        frames: &[Pfn],
-        visitor: &mut dyn FnMut(Pfn, &Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.files.visit(env, topology, frames, visitor)
-    }
-
-    fn stats(&self) -> RmapStats {
-        let (anon_vmas, links) = (self.anon_vmas.stats(), self.links.stats());
-        let bytes = |anon_vmas: u64, links: u64| {
-            anon_vmas * size_of::<AnonVmaNode>() as u64 + links * size_of::<AnonVmaLink>() as u64
-        };
-        let mut stats = self.pages.stats();
-        stats.bytes = bytes(anon_vmas.live, links.live);
-        stats.peak_bytes = bytes(anon_vmas.peak, links.peak);
-        self.files.add_to(&mut stats);
-        stats
-    }
-
-    fn check_frame<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        frame: Pfn,
-        maps: u32,
-    ) -> Result<(), &'static str> {
-        if maps == 0 || is_of_object(env, frame) {
-            return Ok(());
-        }
-        self.audit_owner(env.memory.frame(frame).owner())
-    }
-
     fn check_region<P: Platform>(
         &self,
         _env: &Env<'_, P>,
@@ -576,16 +556,12 @@ impl ReverseMap for AnonVmaChain {
     ) -> Result<(), &'static str> {
         self.audit_links(&region, has_private)
     }
-
-    fn live_nodes(&self) -> u64 {
-        0
-    }
-
-    fn live_groups(&self) -> u64 {
-        self.anon_vmas.stats().live + self.links.stats().live
-    }
-
-    fn audit_nodes(&self) -> Result<u64, AuditError> {
-        self.audit_arenas()
-    }
 }
+
+impl TracksEntries for AnonVmaChain {
+    type Ctx = ();
+}
+
+impl TracksLeaves for AnonVmaChain {}
+
+impl DelaysFlushes for AnonVmaChain {}

@@ -35,7 +35,10 @@ use crate::design::Design;
 use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::rmap::counts::{self, RmapCounts};
-use crate::rmap::{Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport};
+use crate::rmap::{
+    Audited, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, TracksEntries,
+    TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
+};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, PerCpu, bytes};
@@ -206,47 +209,13 @@ impl Chains {
     }
 }
 
-impl ReverseMap for Chains {
+// SAFETY: each entry is in its frame's chain, or is the frame's direct one, from `add` to
+// `remove`, both under the frame's lock; a visit goes through all of the chain.
+unsafe impl ReverseMap for Chains {
     const NAME: &'static str = "chains";
-    type Region = ();
-    type Object = ();
-    type Space = ();
-    type Ctx = ();
 
     fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         Chains::with_direct(options.direct, cpus, arenas)
-    }
-
-    fn kept_bytes(_regions: u64, pages: u64) -> u64 {
-        pages * (size_of::<ChainNode>() / ENTRIES_PER_NODE) as u64
-    }
-
-    /// Fills the CPU's cache of nodes, from which the pinned caller alone
-    /// takes. The spare is a node more than promised.
-    #[inline]
-    fn prepare<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        (): &mut (),
-        _place: Place<'_, (), ()>,
-        count: usize,
-    ) -> Result<(), OutOfMemory> {
-        if count == 1 && self.cpus.get(env.pin).spare.load(Ordering::Relaxed) != 0 {
-            return Ok(());
-        }
-        self.nodes.reserve(env.pin, env.memory, count)
-    }
-
-    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
-
-    #[inline]
-    fn prefetch<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
-        let word = env.memory.frame(frame).rmap().load(Ordering::Relaxed);
-        if let State::Chain(head) = decode(word)
-            && let Some(node) = self.nodes.try_get(head)
-        {
-            bytes::prefetch(node);
-        }
     }
 
     #[inline]
@@ -313,10 +282,82 @@ impl ReverseMap for Chains {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
     }
 
+    fn visit<P: Platform, F: Format>(
+        &self,
+        env: &Env<'_, P>,
+        _topology: &dyn Topology<()>,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        let mut visit = ChainVisit::default();
+        let mut left_at = None;
+        let mut spins = 0;
+        loop {
+            let guard = self.lock(env, frame);
+            let mut word = guard.value();
+            if left_at.is_some_and(|left| left != word) {
+                visit.kept = 0;
+            }
+            let done = self.visit_locked(env, frame, &mut word, &mut visit, visitor);
+            if done {
+                word = self.collapsed(env, word);
+            }
+            guard.unlock_with(word);
+            if done {
+                return visit.report;
+            }
+            left_at = Some(word);
+            env.pin.relax(spins);
+            spins += 1;
+        }
+    }
+}
+
+impl TracksSpaces for Chains {
+    type Space = ();
+}
+
+impl TracksRegions for Chains {
+    type Region = ();
+}
+
+impl TracksEntries for Chains {
+    type Ctx = ();
+
+    /// Fills the CPU's cache of nodes, from which the pinned caller alone
+    /// takes. The spare is a node more than promised.
+    #[inline]
+    fn prepare<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        (): &mut (),
+        _place: Place<'_, (), ()>,
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
+        if count == 1 && self.cpus.get(env.pin).spare.load(Ordering::Relaxed) != 0 {
+            return Ok(());
+        }
+        self.nodes.reserve(env.pin, env.memory, count)
+    }
+
+    fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
+
+    #[inline]
+    fn prefetch<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
+        let word = env.memory.frame(frame).rmap().load(Ordering::Relaxed);
+        if let State::Chain(head) = decode(word)
+            && let Some(node) = self.nodes.try_get(head)
+        {
+            bytes::prefetch(node);
+        }
+    }
+
     fn entry_moved<P: Platform>(&self, env: &Env<'_, P>, (): &mut (), run: &Run, to: PteRef) {
         self.for_run(env, run, |word, pte| self.renamed(env, word, pte, to));
     }
+}
 
+impl TracksLeaves for Chains {
     fn prepare_divide<P: Platform>(&self, env: &Env<'_, P>, run: &Run) -> Result<(), OutOfMemory> {
         let others = (1 << run.order) - 1;
         let word = self.lock(env, run.frame).value();
@@ -376,35 +417,13 @@ impl ReverseMap for Chains {
     ) {
         self.for_run(env, run, |word, pte| self.renamed(env, word, leaf, pte));
     }
+}
 
-    fn visit<P: Platform, F: Format>(
-        &self,
-        env: &Env<'_, P>,
-        _topology: &dyn Topology<()>,
-        frame: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        let mut visit = ChainVisit::default();
-        let mut left_at = None;
-        let mut spins = 0;
-        loop {
-            let guard = self.lock(env, frame);
-            let mut word = guard.value();
-            if left_at.is_some_and(|left| left != word) {
-                visit.kept = 0;
-            }
-            let done = self.visit_locked(env, frame, &mut word, &mut visit, visitor);
-            if done {
-                word = self.collapsed(env, word);
-            }
-            guard.unlock_with(word);
-            if done {
-                return visit.report;
-            }
-            left_at = Some(word);
-            env.pin.relax(spins);
-            spins += 1;
-        }
+impl DelaysFlushes for Chains {}
+
+impl Audited for Chains {
+    fn kept_bytes(_regions: u64, pages: u64) -> u64 {
+        pages * (size_of::<ChainNode>() / ENTRIES_PER_NODE) as u64
     }
 
     fn stats(&self) -> RmapStats {

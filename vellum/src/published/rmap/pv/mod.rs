@@ -47,7 +47,8 @@ use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
 use crate::rmap::counts::{self, RmapCounts};
 use crate::rmap::{
-    ClearsEntries, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, Verdict, VisitReport,
+    Audited, ClearsEntries, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology,
+    TracksEntries, TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
 };
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -146,15 +147,11 @@ impl Pv {
     }
 }
 
-impl ReverseMap for Pv {
+// SAFETY: each entry is in the list of its page, or of its superpage, from `add` to `remove`,
+// both under the list's lock; a visit goes through both lists, and finds the entry by the space
+// and the page there.
+unsafe impl ReverseMap for Pv {
     const NAME: &'static str = "pv";
-    const MAKES_ROOM: bool = true;
-    /// A superpage has one entry, whether its pages have records or not.
-    const LISTS_LEAVES: bool = true;
-    type Region = ();
-    type Object = ();
-    type Space = PvOfSpace;
-    type Ctx = PvContext;
 
     fn new(options: &Design, cpus: usize, arenas: &ArenaMaker) -> Self {
         let entries = match options.pv_alloc {
@@ -173,53 +170,6 @@ impl ReverseMap for Pv {
             peak_chunks: AtomicU64::new(0),
             locks_spaces: options.pmap_lock == PmapLock::Space,
         }
-    }
-
-    fn kept_bytes(_regions: u64, pages: u64) -> u64 {
-        pages * size_of::<PvEntry>() as u64
-    }
-
-    #[inline]
-    fn tables_lock<'a>(&'a self, space: &'a PvOfSpace) -> SpaceLock<'a> {
-        match space.handle() {
-            0 => None,
-            own => self.tables_of(self.space(own)),
-        }
-    }
-
-    #[inline]
-    fn prepare<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut PvContext,
-        place: Place<'_, (), PvOfSpace>,
-        count: usize,
-    ) -> Result<(), OutOfMemory> {
-        let order = match &self.entries {
-            Entries::Chunks(order) => order,
-            Entries::Slab(arena) => return arena.reserve(env.pin, env.memory, count),
-        };
-        let owner = place.space_state.handle();
-        if ctx.owner != owner {
-            self.give(env, &mut ctx.spare);
-            ctx.owner = owner;
-        }
-        if ctx.spare.count >= count {
-            return Ok(());
-        }
-        self.take(env, order, ctx, count)
-    }
-
-    #[inline]
-    fn finish<P: Platform>(&self, env: &Env<'_, P>, mut ctx: PvContext) {
-        self.let_go(env.pin, &mut ctx);
-        self.give(env, &mut ctx.freed);
-        self.give(env, &mut ctx.spare);
-    }
-
-    #[inline]
-    fn prefetch<P: Platform>(&self, _env: &Env<'_, P>, frame: Pfn) {
-        self.locks.prefetch(frame);
     }
 
     #[inline]
@@ -281,38 +231,26 @@ impl ReverseMap for Pv {
         self.cpus.get(env.pin).turns.add(u64::from(run.count));
     }
 
-    fn promote<P: Platform>(
+    fn visit<P: Platform, F: Format>(
         &self,
         env: &Env<'_, P>,
-        ctx: &mut PvContext,
-        run: &Run,
-        _leaf: PteRef,
-        place: Place<'_, (), PvOfSpace>,
-    ) {
-        self.promote_run(env, ctx, run, place);
+        topology: &dyn Topology<()>,
+        frame: Pfn,
+        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
+    ) -> VisitReport {
+        self.visit_page(env, topology, frame, visitor)
     }
+}
 
-    /// Sets aside what [`ReverseMap::demote`] needs: were an entry to be had later, taking
-    /// back chunks could meet a leaf that has changed and an entry that has not.
-    fn prepare_demote<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut PvContext,
-        run: &Run,
-        place: Place<'_, (), PvOfSpace>,
-    ) -> Result<(), OutOfMemory> {
-        self.prepare(env, ctx, place, (1 << run.order) - 1)
-    }
+impl TracksSpaces for Pv {
+    type Space = PvOfSpace;
 
-    fn demote<P: Platform>(
-        &self,
-        env: &Env<'_, P>,
-        ctx: &mut PvContext,
-        run: &Run,
-        _leaf: PteRef,
-        place: Place<'_, (), PvOfSpace>,
-    ) {
-        self.demote_run(env, ctx, run, place);
+    #[inline]
+    fn tables_lock<'a>(&'a self, space: &'a PvOfSpace) -> SpaceLock<'a> {
+        match space.handle() {
+            0 => None,
+            own => self.tables_of(self.space(own)),
+        }
     }
 
     fn space_executed<P: Platform>(
@@ -346,17 +284,96 @@ impl ReverseMap for Pv {
         kept.space.store(0, Ordering::Relaxed);
         self.spaces.free(env.pin, Handle::from_raw(own));
     }
+}
 
-    fn visit<P: Platform, F: Format>(
+impl TracksRegions for Pv {
+    type Region = ();
+}
+
+impl TracksEntries for Pv {
+    const MAKES_ROOM: bool = true;
+    type Ctx = PvContext;
+
+    #[inline]
+    fn prepare<P: Platform>(
         &self,
         env: &Env<'_, P>,
-        topology: &dyn Topology<()>,
-        frame: Pfn,
-        visitor: &mut dyn FnMut(&Slot<'_, F>) -> Verdict,
-    ) -> VisitReport {
-        self.visit_page(env, topology, frame, visitor)
+        ctx: &mut PvContext,
+        place: Place<'_, (), PvOfSpace>,
+        count: usize,
+    ) -> Result<(), OutOfMemory> {
+        let order = match &self.entries {
+            Entries::Chunks(order) => order,
+            Entries::Slab(arena) => return arena.reserve(env.pin, env.memory, count),
+        };
+        let owner = place.space_state.handle();
+        if ctx.owner != owner {
+            self.give(env, &mut ctx.spare);
+            ctx.owner = owner;
+        }
+        if ctx.spare.count >= count {
+            return Ok(());
+        }
+        self.take(env, order, ctx, count)
     }
 
+    #[inline]
+    fn finish<P: Platform>(&self, env: &Env<'_, P>, mut ctx: PvContext) {
+        self.let_go(env.pin, &mut ctx);
+        self.give(env, &mut ctx.freed);
+        self.give(env, &mut ctx.spare);
+    }
+
+    #[inline]
+    fn prefetch<P: Platform>(&self, _env: &Env<'_, P>, frame: Pfn) {
+        self.locks.prefetch(frame);
+    }
+
+    fn make_room<P: Platform>(&self, env: &Env<'_, P>, spaces: &dyn ClearsEntries) -> bool {
+        self.take_back(env, spaces)
+    }
+}
+
+impl TracksLeaves for Pv {
+    /// A superpage has one entry, whether its pages have records or not.
+    const LISTS_LEAVES: bool = true;
+
+    fn promote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut PvContext,
+        run: &Run,
+        _leaf: PteRef,
+        place: Place<'_, (), PvOfSpace>,
+    ) {
+        self.promote_run(env, ctx, run, place);
+    }
+
+    /// Sets aside what [`TracksLeaves::demote`] needs: were an entry to be had later, taking
+    /// back chunks could meet a leaf that has changed and an entry that has not.
+    fn prepare_demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut PvContext,
+        run: &Run,
+        place: Place<'_, (), PvOfSpace>,
+    ) -> Result<(), OutOfMemory> {
+        self.prepare(env, ctx, place, (1 << run.order) - 1)
+    }
+
+    fn demote<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        ctx: &mut PvContext,
+        run: &Run,
+        _leaf: PteRef,
+        place: Place<'_, (), PvOfSpace>,
+    ) {
+        self.demote_run(env, ctx, run, place);
+    }
+}
+
+impl DelaysFlushes for Pv {
     #[inline]
     fn delay_begins<P: Platform>(&self, env: &Env<'_, P>) {
         if let Some(delayed) = &self.delayed {
@@ -376,9 +393,11 @@ impl ReverseMap for Pv {
             delayed.wait(self.locks.stamped(frame), env.pin);
         }
     }
+}
 
-    fn make_room<P: Platform>(&self, env: &Env<'_, P>, spaces: &dyn ClearsEntries) -> bool {
-        self.take_back(env, spaces)
+impl Audited for Pv {
+    fn kept_bytes(_regions: u64, pages: u64) -> u64 {
+        pages * size_of::<PvEntry>() as u64
     }
 
     fn stats(&self) -> RmapStats {

@@ -13,7 +13,9 @@ use super::{Entries, Pv, PvContext, PvOfSpace};
 use crate::addr::{Pfn, Vpn};
 use crate::design::{Design, PvLock, PvLru, Rmap, variants};
 use crate::frame::{FailAt, Kind, PhysicalMemory, Request, Site};
-use crate::rmap::{Env, Place, ReverseMap, Run};
+use crate::rmap::{
+    Audited, Env, Place, ReverseMap, Run, TracksEntries, TracksLeaves, TracksSpaces,
+};
 use crate::slab::ArenaMaker;
 use crate::sync::list::{Link, Links, List, NONE};
 use crate::table::PteRef;

@@ -24,7 +24,7 @@ const FRAMES_PER_QUEUE: usize = 256;
 /// Fewest and most queues.
 const QUEUES: (usize, usize) = (4, 4096);
 
-/// The lock of a page, held: what needs it takes this value, and [`PageLocks::unlock`] takes it
+/// The lock of a page, held: what needs it takes this value, and `PageLocks::unlock` takes it
 /// back.
 #[must_use = "the page stays locked"]
 #[derive(PartialEq, Eq, Debug)]

@@ -10,23 +10,19 @@ use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
-use vellum_output::unfinished::Group;
 use vellum_results::Loaded;
 use vellum_results::sweep::CELL_SCHEMA;
+use vellum_terminal::job::{Job, WATCH};
 use vellum_terminal::progress::Interrupt;
 
 use crate::cell::{Cell, HostId};
 use crate::error::SweepError;
 use crate::files::FileId;
 use crate::record::Record;
-
-/// How often somebody who waits looks whether he is to stop.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Exit codes of `vellum` that say something of the cell.
 const REFUTED: i32 = 3;
@@ -99,7 +95,7 @@ impl Runner {
                 Ok(()) => return Ok(Some(file)),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
                 Err(TryLockError::WouldBlock) if interrupt.requested() => return Ok(None),
-                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => thread::sleep(WATCH),
             }
         }
     }
@@ -110,46 +106,33 @@ impl Runner {
         lock: File,
         interrupt: &Interrupt,
     ) -> io::Result<Ended> {
-        let mut child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command
             .arg0("vellum")
             .args(arguments)
             .stdin(Stdio::from(lock))
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // A group of its own, so that Ctrl-C reaches it through us alone.
-            .process_group(0)
-            .spawn()?;
-        let leader = child.id() as libc::pid_t;
-        let group = Group::new(leader);
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let (sender, receiver) = mpsc::channel();
-        let messages = thread::spawn(move || read(err));
-        let reader = thread::spawn(move || {
-            let output = read(out);
-            // Nobody listens if the other side failed.
-            let _ = sender.send(());
-            output
-        });
-        let mut told = false;
-        // Standard output ends with the process or just before it.
-        while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(LOOK) {
-            if interrupt.requested() && !told {
-                told = true;
-                // SAFETY: takes integers only. The child has not been waited for, so the
-                // number is still that of its group.
-                unsafe { libc::kill(-leader, libc::SIGTERM) };
-            }
-        }
-        let status = child.wait()?;
-        drop(group);
-        let joined = |thread: thread::JoinHandle<io::Result<Vec<u8>>>| {
-            let result = thread.join();
-            result.unwrap_or_else(|_| Err(io::Error::other("a thread that reads ended early")))
-        };
-        Ok(Ended {
-            status,
-            output: joined(reader)?,
-            messages: joined(messages)?,
+            .stderr(Stdio::piped());
+        // A group of its own, so that Ctrl-C reaches it through us alone.
+        let mut job = Job::start(&mut command)?;
+        // The lock is the child's alone.
+        drop(command);
+        let (out, err) = (job.stdout.take(), job.stderr.take());
+        thread::scope(|scope| {
+            let [output, messages] = [
+                scope.spawn(move || read(out)),
+                scope.spawn(move || read(err)),
+            ];
+            let status = job.wait(interrupt).status;
+            let joined = |thread: thread::ScopedJoinHandle<'_, io::Result<Vec<u8>>>| {
+                let result = thread.join();
+                result.unwrap_or_else(|_| Err(io::Error::other("a thread that reads ended early")))
+            };
+            Ok(Ended {
+                status,
+                output: joined(output)?,
+                messages: joined(messages)?,
+            })
         })
     }
 

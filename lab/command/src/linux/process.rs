@@ -12,7 +12,7 @@ use super::memory::Shared;
 use super::protocol::{self, FD_HANDED, Slot, op};
 use super::sys;
 use super::{LinuxError, STUB};
-use crate::bench::host::job::Job;
+use vellum_terminal::job::Job;
 
 /// Starts the stub as the leader of a new process group.
 pub(super) fn spawn(shared: &Shared, files: &ScratchFiles) -> Result<Job, LinuxError> {

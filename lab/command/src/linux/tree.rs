@@ -16,8 +16,9 @@ use super::plan::{Ending, Plan, Step, TaskNumber};
 use super::process::{describe, faults_so_far, is_running, mapped_range, spawn};
 use super::protocol::{self, KEEPER, MODE_EMPTY, MODE_TIMED, Slot, TIMES, op};
 use super::sys;
-use crate::bench::host::job::{self, Job};
+use crate::bench::host::HostError;
 use crate::replay::Class;
+use vellum_terminal::job::{self, Job};
 use vellum_terminal::progress::Interrupt;
 
 /// How long a wait goes on before the driver looks whether all is well.
@@ -513,7 +514,7 @@ impl<'p> Tree<'p> {
         let mut status = None;
         job::finish(&mut self.keeper, self.interrupt, |_, ended| {
             status = Some(*ended);
-            Ok(())
+            Ok::<(), HostError>(())
         })?;
         let Some(ended) = status.filter(|ended| ended.status.success()) else {
             let what = format!("the first process of the tree ended: {status:?}");

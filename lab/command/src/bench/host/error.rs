@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::failure::Failure;
+use vellum_terminal::job::Stopped;
 
 /// A benchmark of the host that could not be run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,12 @@ pub(crate) fn packages(tools: &[super::tools::Tool]) -> String {
     packages.sort_unstable();
     packages.dedup();
     packages.join(" ")
+}
+
+impl From<Stopped> for HostError {
+    fn from(_: Stopped) -> HostError {
+        HostError::Interrupted
+    }
 }
 
 impl HostError {

@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::HostError;
-use super::job::WATCH;
 use super::tree::{Build, Tree};
 use vellum_tables::kolivas::{Group, Load, Run};
+use vellum_terminal::job::WATCH;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// Jobs for each CPU under the optimal load.
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn percent_is_that_of_the_cpu_time_in_the_elapsed() {
-        let usage = super::super::job::Usage {
+        let usage = vellum_terminal::job::Usage {
             user_s: 3.0,
             system_s: 0.5,
             preempted: 12,

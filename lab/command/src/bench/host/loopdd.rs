@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::interleave::Interleaved;
-use super::job::{self, Job};
 use super::tmpfs::{mount_tmpfs, with_own_mounts};
 use super::tools::{self, Tool};
 use super::{HostError, memory_mebibytes, scratch};
 use crate::bench::loopdd::Iteration;
+use vellum_terminal::job::{self, Job};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 const TOOLS: &[Tool] = &[Tool {

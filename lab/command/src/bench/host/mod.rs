@@ -12,7 +12,6 @@ mod files;
 mod findings;
 pub mod forkfault;
 pub mod interleave;
-pub mod job;
 pub mod kernbench;
 pub mod kolivas;
 pub mod lat_mmap;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::job::{self, Job, Usage};
 use super::{HostError, scratch, tools};
+use vellum_terminal::job::{self, Job, Usage};
 use vellum_terminal::progress::Interrupt;
 
 /// What building a kernel needs at least; the tree's own checks name the rest.

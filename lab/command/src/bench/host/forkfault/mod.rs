@@ -17,8 +17,8 @@ use clap::ValueEnum;
 pub use program::{Iteration, Kind, Placement, Program};
 pub use trap::TrapCost;
 
-use super::job::{self, Job};
 use super::{HostError, scratch};
+use vellum_terminal::job::{self, Job};
 use vellum_terminal::progress::Interrupt;
 
 /// Bytes that one last-level page table of the host maps.

@@ -16,9 +16,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::interleave::Interleaved;
-use super::job::{self, Job, Usage};
 use super::scratch::{Scratch, last_lines};
 use super::{HostError, tools};
+use vellum_terminal::job::{self, Job, Usage};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 /// What this workload is not.

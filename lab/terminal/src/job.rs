@@ -1,4 +1,4 @@
-//! A program of the host in a process group of its own.
+//! Programs, each in a process group of its own.
 //!
 //! The group is what makes an interruption complete: when a [`Job`] ends, or is
 //! dropped because the user pressed Ctrl-C, everything that it started and that
@@ -9,16 +9,16 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::process::{ChildStderr, ChildStdout, Command, ExitStatus};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use super::HostError;
 use vellum_output::unfinished::Group;
-use vellum_terminal::progress::Interrupt;
+
+use crate::progress::Interrupt;
 
 /// How long a wait goes on before it looks whether the user wants to stop.
-pub(super) const WATCH: Duration = Duration::from_millis(100);
+pub const WATCH: Duration = Duration::from_millis(100);
 
 /// What a program used, with all descendants that were waited for.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -46,10 +46,18 @@ pub struct Ended {
     pub at: Instant,
 }
 
+/// The user asked to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stopped;
+
 /// A running program.
 #[derive(Debug)]
 pub struct Job {
     pid: libc::pid_t,
+    /// What it prints, if its command has pipes for that.
+    pub stdout: Option<ChildStdout>,
+    /// What it says on standard error, likewise.
+    pub stderr: Option<ChildStderr>,
     /// Readable when the program has ended.
     pidfd: OwnedFd,
     /// None when it has ended.
@@ -65,7 +73,7 @@ impl Job {
     pub fn start(command: &mut Command) -> io::Result<Job> {
         // SAFETY: takes integers only.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-        let child = command.process_group(0).spawn()?;
+        let mut child = command.process_group(0).spawn()?;
         let pid = child.id() as libc::pid_t;
         let group = Group::new(pid);
         // SAFETY: takes integers only; the child is not waited for yet, so that
@@ -78,6 +86,8 @@ impl Job {
         }
         Ok(Job {
             pid,
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
             // SAFETY: the descriptor is new and owned by nobody else.
             pidfd: unsafe { OwnedFd::from_raw_fd(fd as i32) },
             group: Some(group),
@@ -93,6 +103,33 @@ impl Job {
     /// How it ended; `None` while it runs.
     pub fn ended(&self) -> Option<Ended> {
         self.ended
+    }
+
+    /// Sends a signal to its whole group, if it runs.
+    pub fn signal(&self, signal: libc::c_int) {
+        if self.ended.is_none() {
+            // SAFETY: takes integers only. `pid` names our child until it is waited for, so the
+            // group is its own.
+            unsafe { libc::kill(-self.pid, signal) };
+        }
+    }
+
+    /// Waits until it ends. If the user asks to stop, the group is sent SIGTERM once, and is waited
+    /// for all the same.
+    pub fn wait(&mut self, interrupt: &Interrupt) -> Ended {
+        let mut is_told = false;
+        loop {
+            if let Some(ended) = self.ended {
+                return ended;
+            }
+            if interrupt.requested() && !is_told {
+                is_told = true;
+                self.signal(libc::SIGTERM);
+            }
+            if ready(&[&*self]).contains(&true) {
+                self.reap();
+            }
+        }
     }
 
     /// Takes note of the end of a program whose descriptor is readable.
@@ -144,17 +181,36 @@ fn end_group(pid: libc::pid_t, group: Option<Group>) -> (ExitStatus, Usage) {
     (ExitStatus::from_raw(status), usage)
 }
 
-/// Waits until all `jobs` have ended. `failed` is asked about each that ended
+/// Which of these running programs have ended, within [`WATCH`].
+fn ready(jobs: &[&Job]) -> Vec<bool> {
+    let entries = jobs.iter().map(|job| libc::pollfd {
+        fd: job.pidfd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    });
+    let mut entries: Vec<libc::pollfd> = entries.collect();
+    // SAFETY: the entries outlive the call, and there are as many as stated.
+    let count = unsafe {
+        let count = entries.len() as libc::nfds_t;
+        libc::poll(entries.as_mut_ptr(), count, WATCH.as_millis() as i32)
+    };
+    entries
+        .iter()
+        .map(|entry| count > 0 && entry.revents != 0)
+        .collect()
+}
+
+/// Waits until all `jobs` have ended. `check` is asked about each that ended
 /// and may end the wait with an error.
 ///
 /// # Errors
-/// The user asked to stop, or `failed` said so. Jobs that still run are killed
+/// The user asked to stop, or `check` said so. Jobs that still run are killed
 /// when they are dropped.
-pub fn finish(
+pub fn finish<E: From<Stopped>>(
     jobs: &mut [Job],
     interrupt: &Interrupt,
-    mut check: impl FnMut(usize, &Ended) -> Result<(), HostError>,
-) -> Result<(), HostError> {
+    mut check: impl FnMut(usize, &Ended) -> Result<(), E>,
+) -> Result<(), E> {
     loop {
         let running: Vec<usize> = (0..jobs.len())
             .filter(|&job| jobs[job].ended.is_none())
@@ -163,24 +219,11 @@ pub fn finish(
             return Ok(());
         }
         if interrupt.requested() {
-            return Err(HostError::Interrupted);
+            return Err(Stopped.into());
         }
-        let entry = |&job: &usize| libc::pollfd {
-            fd: jobs[job].pidfd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut entries: Vec<libc::pollfd> = running.iter().map(entry).collect();
-        // SAFETY: the entries outlive the call, and there are as many as stated.
-        let ready = unsafe {
-            let count = entries.len() as libc::nfds_t;
-            libc::poll(entries.as_mut_ptr(), count, WATCH.as_millis() as i32)
-        };
-        if ready <= 0 {
-            continue;
-        }
-        for (&job, entry) in running.iter().zip(&entries) {
-            if entry.revents != 0 {
+        let are_ready = ready(&running.iter().map(|&job| &jobs[job]).collect::<Vec<_>>());
+        for (&job, is_ready) in running.iter().zip(are_ready) {
+            if is_ready {
                 jobs[job].reap();
                 if let Some(ended) = &jobs[job].ended {
                     check(job, ended)?;
@@ -198,7 +241,7 @@ mod tests {
     fn waiting_is_counted() {
         let mut jobs = [shell("sleep 0.01; sleep 0.01")];
         let nobody = Interrupt::manual();
-        finish(&mut jobs, &nobody, |_, _| Ok(())).expect("nobody interrupts");
+        finish(&mut jobs, &nobody, |_, _| Ok::<(), Stopped>(())).expect("nobody interrupts");
         let usage = jobs[0].ended().expect("it has ended").usage;
         assert!(usage.slept >= 2, "{usage:?}");
     }
@@ -214,7 +257,7 @@ mod tests {
         let mut jobs = [shell(work)];
         finish(&mut jobs, &Interrupt::manual(), |_, ended| {
             assert!(ended.status.success());
-            Ok(())
+            Ok::<(), Stopped>(())
         })
         .expect("nobody interrupts");
         let usage = jobs[0].ended().expect("it has ended").usage;
@@ -248,8 +291,28 @@ mod tests {
         let interrupt = Interrupt::manual();
         interrupt.request();
         let mut jobs = [shell("sleep 1000")];
-        let ended = finish(&mut jobs, &interrupt, |_, _| Ok(()));
-        assert!(matches!(ended, Err(HostError::Interrupted)));
+        let ended = finish(&mut jobs, &interrupt, |_, _| Ok::<(), Stopped>(()));
+        assert!(ended == Err(Stopped));
+    }
+
+    #[test]
+    fn a_program_that_is_waited_for_is_asked_to_end_when_the_user_wants_it() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "trap 'exit 7' TERM; echo; while :; do sleep 0.01; done",
+        ]);
+        let job = Job::start(command.stdout(std::process::Stdio::piped()));
+        let mut job = job.expect("sh can be started");
+        // The trap is set when it speaks.
+        let mut line = String::new();
+        let mut said = io::BufReader::new(job.stdout.take().expect("a pipe"));
+        io::BufRead::read_line(&mut said, &mut line).expect("a line");
+        let interrupt = Interrupt::manual();
+        interrupt.request();
+        assert_eq!(job.wait(&interrupt).status.code(), Some(7));
+        let mut job = shell("exit 3");
+        assert_eq!(job.wait(&Interrupt::manual()).status.code(), Some(3));
     }
 
     #[test]
@@ -258,7 +321,7 @@ mod tests {
         let mut seen = Vec::new();
         finish(&mut jobs, &Interrupt::manual(), |job, ended| {
             seen.push((job, ended.status.code()));
-            Ok(())
+            Ok::<(), Stopped>(())
         })
         .expect("nobody interrupts");
         seen.sort_unstable();

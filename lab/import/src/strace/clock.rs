@@ -33,7 +33,7 @@ impl Clock {
         let now = match (stamp, self.kind(stamp)) {
             (None, _) => {
                 self.without += 1;
-                self.last + 1000
+                self.last.saturating_add(1000)
             }
             (Some(stamp), Kind::Relative) => self.last.saturating_add(stamp.ns),
             (Some(stamp), Kind::Absolute) => self.absolute(stamp.ns),
@@ -57,8 +57,8 @@ impl Clock {
     fn absolute(&mut self, ns: u64) -> u64 {
         let time = ns.saturating_add(self.days);
         // Times of day begin anew at midnight.
-        if time < DAY.saturating_add(self.days) && self.last > time + DAY / 2 {
-            self.days += DAY;
+        if time < DAY.saturating_add(self.days) && self.last > time.saturating_add(DAY / 2) {
+            self.days = self.days.saturating_add(DAY);
             return time.saturating_add(DAY);
         }
         self.earlier += u64::from(time < self.last);
@@ -129,6 +129,17 @@ mod tests {
         let (times, clock) = times(&[(DAY - 5, false), (DAY - 1, false), (3, false), (2, false)]);
         assert_eq!(times, [0, 4, 8, 8]);
         assert!(clock.notes()[0].starts_with("1 lines were earlier"));
+    }
+
+    #[test]
+    fn a_time_that_no_clock_shows_is_the_last_there_is() {
+        let mut clock = Clock::default();
+        let stamp = |ns, since| Some(Stamp { ns, since });
+        assert_eq!(clock.take(stamp(1, false)), 0);
+        assert_eq!(clock.take(stamp(u64::MAX, false)), u64::MAX - 1);
+        assert_eq!(clock.take(None), u64::MAX - 1);
+        assert_eq!(clock.take(stamp(5, true)), u64::MAX - 1);
+        assert_eq!(clock.take(stamp(DAY, false)), u64::MAX - 1);
     }
 
     #[test]

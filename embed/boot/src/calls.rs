@@ -155,6 +155,7 @@ fn map(space: Space, [page, pages, flags, file_plus_1, file_page, _]: [u64; 6]) 
         traits,
         source,
         placement: Placement::Fixed(Vpn(page)),
+        tag: 0,
     };
     Some(space.map(&request).ok()?.0)
 }

@@ -548,6 +548,10 @@ struct vellum_map_request {
    From which byte of the object on.
    */
   uint64_t offset;
+  /*
+   A word of the caller's own: regions are united only if theirs are equal.
+   */
+  uint64_t tag;
 };
 
 /*
@@ -612,6 +616,10 @@ struct vellum_region {
    Whether it is.
    */
   bool is_file;
+  /*
+   The word that its request had.
+   */
+  uint64_t tag;
 };
 
 /*

@@ -72,6 +72,8 @@ pub struct MapRequest {
     pub object: Object,
     /// From which byte of the object on.
     pub offset: u64,
+    /// A word of the caller's own: regions are united only if theirs are equal.
+    pub tag: u64,
 }
 
 /// A region of a space.
@@ -94,6 +96,8 @@ pub struct Region {
     pub store: u64,
     /// Whether it is.
     pub is_file: bool,
+    /// The word that its request had.
+    pub tag: u64,
 }
 
 /// What a space may have at most.
@@ -172,6 +176,7 @@ fn request_of(request: &MapRequest) -> Result<Request, Status> {
         traits: asked.fold(Traits::NONE, |all, (_, one)| all.union(*one)),
         source,
         placement: placement_of(request.placement, request.address)?,
+        tag: request.tag,
     })
 }
 
@@ -197,6 +202,7 @@ fn region_of(entry: &MapEntry) -> Region {
         offset,
         store: store.unwrap_or(0),
         is_file: store.is_some(),
+        tag: entry.tag,
     }
 }
 

@@ -297,6 +297,7 @@ impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
                     traits,
                     source,
                     placement: Placement::Fixed(Vpn(page)),
+                    tag: 0,
                 };
                 self.space(space)?.map(&request).map_err(map_error)?;
             }

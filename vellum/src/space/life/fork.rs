@@ -16,7 +16,7 @@ use crate::space::state::account::Resident;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::{HoldsSpace, LockedSpace};
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{Region, RegionView, Traits};
+use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::RegionHandle;
 use crate::sync::atomic::Ordering;
@@ -203,7 +203,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             traits: view.traits.without(Traits::LOCKED),
             ..*view
         };
-        vm.link_region(pin, child, &write, (spare, &view), Some(handle));
+        let tagged = Tagged {
+            view,
+            tag: vm.region(handle).tag(),
+        };
+        vm.link_region(pin, child, &write, (spare, &tagged), Some(handle));
         drop(write);
         Ok(region)
     }

@@ -10,7 +10,7 @@ use crate::slab::Handle;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{NewWord, RegionView, Traits};
+use crate::space::state::region::{NewWord, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::{RegionHandle, Spare};
 use crate::sync::Pin;
@@ -228,7 +228,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Whether `tail` continues what `head` shows, in every respect.
-    pub(super) fn continues(head: &RegionView, tail: &RegionView) -> bool {
+    pub(super) fn continues(head: &Tagged, tail: &Tagged) -> bool {
+        let is_tagged_alike = head.tag == tail.tag;
+        let (head, tail) = (&head.view, &tail.view);
         let kind = |view: &RegionView| {
             (
                 view.prot,
@@ -237,6 +239,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             )
         };
         head.range.end == tail.range.start
+            && is_tagged_alike
             && kind(head) == kind(tail)
             && head.index_of(head.range.end) == tail.offset
     }
@@ -284,7 +287,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (head, head_view) = (first.handle(), first.view());
         // A region that is being unmapped without the lock stays as it is.
         let changes = space.unmappings.is_none() || (first.gate.is_open() && second.gate.is_open());
-        let matches = Self::continues(&head_view, &tail_view)
+        let matches = Self::continues(&first.tagged(), &second.tagged())
             && changes
             && self.rmap.regions_mergeable(&first.rmap, &second.rmap);
         if !matches {

@@ -15,7 +15,7 @@ use crate::space::state::account::Limits;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{NewWord, RegionView, Traits};
+use crate::space::state::region::{NewWord, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::table::Format;
 
@@ -31,7 +31,7 @@ pub(in crate::space) enum Change<'a> {
     /// A region with these traits gets pages that are free.
     Growth(Traits, u64),
     /// A region comes, in place of what is mapped there.
-    Mapping(&'a RegionView),
+    Mapping(&'a Tagged),
     /// What is mapped there goes.
     Unmapping(PageRange),
     /// The pages of `from`, whose region has these traits, move to `to`, and get more.
@@ -51,7 +51,7 @@ impl Change<'_> {
     fn pages(&self) -> (u64, Traits) {
         match *self {
             Change::Growth(traits, pages) => (pages, traits),
-            Change::Mapping(view) => (view.range.pages(), view.traits),
+            Change::Mapping(Tagged { view, .. }) => (view.range.pages(), view.traits),
             Change::Move { traits, more, .. } => (more, traits),
             Change::Unmapping(_) | Change::Word(..) => (0, Traits::NONE),
         }
@@ -62,7 +62,7 @@ impl Change<'_> {
         let none = PageRange::default();
         match *self {
             Change::Growth(..) => (none, none, 0),
-            Change::Mapping(view) => (view.range, view.range, 1),
+            Change::Mapping(Tagged { view, .. }) => (view.range, view.range, 1),
             Change::Unmapping(range) => (range, range, 0),
             Change::Move { from, to, .. } => (to, from, 0),
             Change::Word(range, _) => (none, range, 0),
@@ -140,20 +140,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let after = |page| {
             let is_inside = range.contains(page);
             match change {
-                Change::Mapping(view) if is_inside => return Some((**view, &fresh)),
+                Change::Mapping(tagged) if is_inside => return Some((**tagged, &fresh)),
                 Change::Mapping(_) | Change::Word(..) => {}
                 _ => return None,
             }
             let region = self.found_from(space, page)?.item;
-            let mut view = region.view();
+            let mut tagged = region.tagged();
+            let view = &mut tagged.view;
             if let Change::Word(_, word) = change
                 && is_inside
             {
-                (view.prot, view.traits) = word.of(&view);
+                (view.prot, view.traits) = word.of(view);
             }
             // Not one that is being unmapped.
             let stays = view.range.contains(page) && region.gate.is_open();
-            stays.then_some((view, &region.rmap))
+            stays.then_some((tagged, &region.rmap))
         };
         let mut joined = 0;
         let mut page = range.start;
@@ -162,18 +163,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if !self.is_boundary(space, page)
                 && let Some((mut head, other)) =
                     page.0.checked_sub(1).and_then(|page| after(Vpn(page)))
-                && let Some((tail, state)) = behind
+                && let Some((mut tail, state)) = behind
             {
-                head.range.end = page;
-                let tail = tail.part(PageRange {
+                head.view.range.end = page;
+                tail.view = tail.view.part(PageRange {
                     start: page,
-                    ..tail.range
+                    ..tail.view.range
                 });
-                let is_sure = tail.is_shared() || self.rmap.stay_mergeable(other, state);
+                let is_sure = tail.view.is_shared() || self.rmap.stay_mergeable(other, state);
                 joined += u64::from(is_sure && Self::continues(&head, &tail));
             }
             match behind {
-                Some((tail, _)) if page < range.end => page = tail.range.end.min(range.end),
+                Some((tail, _)) if page < range.end => page = tail.view.range.end.min(range.end),
                 _ => return joined,
             }
         }

@@ -10,7 +10,7 @@ use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{Region, RegionView, Traits};
+use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::RegionHandle;
 use crate::sync::atomic::Ordering;
@@ -65,6 +65,10 @@ pub struct MapRequest {
     pub source: Source,
     /// Where it goes.
     pub placement: Placement,
+    /// A word of the embedder's own: what its kernel knows of the mapping, or where that is. It is
+    /// shown with the region ([`MapEntry::tag`]), a fork of the region has it, too, and regions are
+    /// united only if theirs are equal. 0 if nothing is said.
+    pub tag: u64,
 }
 
 impl MapRequest {
@@ -76,6 +80,7 @@ impl MapRequest {
             traits: Traits::NONE,
             source: Source::Anonymous,
             placement: Placement::Anywhere,
+            tag: 0,
         }
     }
 
@@ -87,6 +92,7 @@ impl MapRequest {
             traits: Traits::NONE,
             source: Source::Object { id, page },
             placement: Placement::Anywhere,
+            tag: 0,
         }
     }
 
@@ -99,6 +105,12 @@ impl MapRequest {
     /// The same, extended downwards by faults below it.
     pub const fn growing_down(mut self) -> MapRequest {
         self.traits = self.traits.union(Traits::GROWS_DOWN);
+        self
+    }
+
+    /// The same, with a word of the embedder's own.
+    pub const fn tagged(mut self, tag: u64) -> MapRequest {
+        self.tag = tag;
         self
     }
 
@@ -338,12 +350,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             object,
             offset: if object == 0 { range.start.0 } else { page },
         };
-        let may_cut = self.check_limits(space, range.start, &Change::Mapping(&view))?;
+        let tagged = Tagged {
+            view,
+            tag: request.tag,
+        };
+        let may_cut = self.check_limits(space, range.start, &Change::Mapping(&tagged))?;
         if !is_free {
             let spare = self.make_region(pin, space, range.start)?;
             let region = spare.handle;
             let link = |write: &SeqWrite<'_>| {
-                self.link_region(pin, space, write, (spare, &view), None);
+                self.link_region(pin, space, write, (spare, &tagged), None);
             };
             let unmapping = Unmapping {
                 vm: self,
@@ -363,17 +379,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let touches =
             |found: &Found<'_, Region<R>>| found.end == range.start.0 && found.item.gate.is_open();
         if let Some(before) = spot.before().filter(touches)
-            && let Some(extended) = self.extend_region(pin, space, before.item, &view)
+            && let Some(extended) = self.extend_region(pin, space, before.item, &tagged)
         {
             self.merge_around(pin, space, extended);
             return Ok(range.start);
         }
         let is_continued = spot.after().is_some_and(|after| {
-            after.start == range.end.0 && Self::continues(&view, &after.item.view())
+            after.start == range.end.0 && Self::continues(&tagged, &after.item.tagged())
         });
         let spare = self.make_region(pin, space, range.start)?;
         let write = self.seq_at(space, range.start).write(pin);
-        self.link_region_at(spot, pin, space, &write, (spare, &view), None);
+        self.link_region_at(spot, pin, space, &write, (spare, &tagged), None);
         drop(write);
         if is_continued {
             self.merge_at(pin, space, range.end);
@@ -439,19 +455,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .is_none_or(|found| found.start >= range.end.0)
     }
 
-    /// Lets `left`, which ends where `view` begins, show it too, if it matches;
+    /// Lets `left`, which ends where the other begins, show it too, if it matches;
     /// returns that region.
     fn extend_region(
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
         left: &Region<R>,
-        view: &RegionView,
+        tagged: &Tagged,
     ) -> Option<RegionHandle<R>> {
-        let left_view = left.view();
-        if !Self::continues(&left_view, view) {
+        let (left_tagged, view) = (left.tagged(), &tagged.view);
+        if !Self::continues(&left_tagged, tagged) {
             return None;
         }
+        let left_view = left_tagged.view;
         let left = left.handle();
         let range = PageRange {
             start: left_view.range.start,

@@ -11,7 +11,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{Region, RegionView, Traits};
+use crate::space::state::region::{Region, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::table::Format;
 
@@ -26,6 +26,8 @@ pub struct MapEntry {
     pub traits: Traits,
     /// The object, what it is made of, and its page at the region's start.
     pub object: Option<(ObjectId, ObjectKind, u64)>,
+    /// The embedder's word ([`MapRequest::tag`](crate::space::MapRequest::tag)).
+    pub tag: u64,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -41,9 +43,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let found = self.look(space, page, |tree| {
                 // Asked after the count: a space that ends from now on changes it.
                 slot.named(id)?;
-                let found = tree.last_at_most(page.0).map(Region::view);
-                let found = found.filter(|view| view.range.contains(page));
-                Some(found.map(|view| self.map_entry(&view)))
+                let found = tree.last_at_most(page.0).map(Region::tagged);
+                let found = found.filter(|found| found.view.range.contains(page));
+                Some(found.map(|found| self.map_entry(&found)))
             });
             if let Some(found) = found {
                 return found?;
@@ -55,7 +57,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// A region as its space shows it to others.
     #[inline]
-    fn map_entry(&self, view: &RegionView) -> MapEntry {
+    fn map_entry(&self, Tagged { view, tag }: &Tagged) -> MapEntry {
         let object = (view.object != 0).then(|| {
             let object = self.objects.get(view.object);
             let id = ObjectId {
@@ -69,6 +71,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             prot: view.prot,
             traits: view.traits.without(Traits::HAS_PRIVATE),
             object,
+            tag: *tag,
         }
     }
 
@@ -80,8 +83,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), MapError> {
         let guard = self.lock_named(id)?;
         let space = guard.locked();
-        self.for_regions(space, Self::all_pages(), |_, view| {
-            each(&self.map_entry(&view));
+        self.for_regions(space, Self::all_pages(), |handle, _| {
+            each(&self.map_entry(&self.region(handle).tagged()));
             Ok(())
         })
     }

@@ -117,6 +117,15 @@ impl RegionView {
     }
 }
 
+/// The same with the word that the embedder gave it ([`MapRequest::tag`]).
+///
+/// [`MapRequest::tag`]: crate::space::MapRequest::tag
+#[derive(Clone, Copy)]
+pub(in crate::space) struct Tagged {
+    pub(in crate::space) view: RegionView,
+    pub(in crate::space) tag: u64,
+}
+
 /// Another word for regions: rights and traits.
 #[derive(Clone, Copy)]
 pub(in crate::space) struct NewWord {
@@ -175,6 +184,8 @@ pub struct Region<R: ReverseMap> {
     /// What the reverse-mapping design keeps here.
     pub rmap: R::Region,
     interval: Interval,
+    /// Faults do not look at it.
+    tag: AtomicU64,
 }
 
 impl<R: ReverseMap> Item for Region<R> {
@@ -195,6 +206,7 @@ impl<R: ReverseMap> Item for Region<R> {
             object_set: AtomicU32::new(0),
             rmap: R::Region::default(),
             interval: Interval::default(),
+            tag: AtomicU64::new(0),
         }
     }
 
@@ -215,6 +227,21 @@ impl<R: ReverseMap> Region<R> {
             object: self.object.load(Ordering::Relaxed),
             offset: self.offset.load(Ordering::Relaxed),
         }
+    }
+
+    /// The same with the embedder's word.
+    #[inline]
+    pub(in crate::space) fn tagged(&self) -> Tagged {
+        Tagged {
+            view: self.view(),
+            tag: self.tag(),
+        }
+    }
+
+    /// The embedder's word.
+    #[inline]
+    pub(in crate::space) fn tag(&self) -> u64 {
+        self.tag.load(Ordering::Relaxed)
     }
 
     /// Rights of its pages.
@@ -307,7 +334,8 @@ impl<R: ReverseMap> Region<R> {
     }
 
     /// Sets everything of a region that is in no tree.
-    pub(in crate::space) fn set(&self, space: u32, view: &RegionView) {
+    pub(in crate::space) fn set(&self, space: u32, view: &RegionView, tag: u64) {
+        self.tag.store(tag, Ordering::Relaxed);
         self.space.store(space, Ordering::Relaxed);
         self.object.store(view.object, Ordering::Relaxed);
         self.set_range(view.range, view.offset);

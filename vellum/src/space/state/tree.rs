@@ -5,7 +5,7 @@
 
 use super::locked::LockedSpace;
 use super::manager::Vm;
-use super::region::{Region, RegionView, Traits};
+use super::region::{Region, RegionView, Tagged, Traits};
 use super::spaces::Live;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{OutOfMemory, Relief};
@@ -161,12 +161,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
         write: &SeqWrite<'_>,
-        (spare, view): (Spare<'_, R>, &RegionView),
+        (spare, tagged): (Spare<'_, R>, &Tagged),
         original: Option<RegionHandle<R>>,
     ) {
-        let start = view.range.start;
+        let start = tagged.view.range.start;
         let spot = self.tree_at(space, start).spot(start.0);
-        self.link_region_at(spot, pin, space, write, (spare, view), original);
+        self.link_region_at(spot, pin, space, write, (spare, tagged), original);
     }
 
     /// The same at the spot where its range begins.
@@ -177,11 +177,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
-        (Spare { handle, room }, view): (Spare<'_, R>, &RegionView),
+        (Spare { handle, room }, Tagged { view, tag }): (Spare<'_, R>, &Tagged),
         original: Option<RegionHandle<R>>,
     ) {
         let region = self.region(handle);
-        region.set(space.handle(), view);
+        region.set(space.handle(), view, *tag);
         if view.traits.has(Traits::GROWS_DOWN) {
             space.has_stack.store(1, Ordering::Relaxed);
         }
@@ -214,7 +214,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (first, second) = (self.region(head), self.region(tail));
         let offset = first.view().offset;
         let apply = || {
-            second.set(space.handle(), rest);
+            second.set(space.handle(), rest, first.tag());
             first.set_range(kept, offset);
             let tree = self.tree_at(space, kept.start);
             tree.resize(kept.start.0, kept.start.0, kept.end.0);

@@ -346,6 +346,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             traits,
             source,
             placement,
+            tag: 0,
         };
         let wanted = self.model.place(slot, pages, target);
         let answer = map_answer(self.vm.space(id).map(&request))?;

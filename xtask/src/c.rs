@@ -123,12 +123,13 @@ fn header_of(c: &Path) -> Result<String, String> {
     String::from_utf8(text).map_err(|error| format!("the header: {error}"))
 }
 
-/// Builds the library for this machine.
+/// Builds the library for this machine, with the designs of published kernels, which the tests
+/// choose among others.
 fn build(c: &Path, out: &Path) -> Result<(), String> {
     let mut command = cargo();
     command
         .args(["build", "--release", "--quiet", "--locked"])
-        .arg("--manifest-path")
+        .args(["--features", "published", "--manifest-path"])
         .arg(c.join("Cargo.toml"))
         .arg("--target-dir")
         .arg(out);

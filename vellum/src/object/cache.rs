@@ -92,6 +92,8 @@ pub struct Objects<S: Default + Send + Sync + 'static = ()> {
 
 impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// No objects yet. They keep their regions as `region_index` says.
+    // Made where it stays: a manager is made on a small stack.
+    #[inline(always)]
     pub fn new(arenas: &ArenaMaker, region_index: RegionIndex) -> Self {
         Objects {
             arena: arenas.make(),

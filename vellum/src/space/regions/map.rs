@@ -66,8 +66,8 @@ pub struct MapRequest {
     /// Where it goes.
     pub placement: Placement,
     /// A word of the embedder's own: what its kernel knows of the mapping, or where that is. It is
-    /// shown with the region ([`MapEntry::tag`](crate::space::MapEntry::tag)), a fork of the region has it, too, and regions are
-    /// united only if theirs are equal. 0 if nothing is said.
+    /// shown with the region ([`MapEntry::tag`](crate::space::MapEntry::tag)), a fork of the region
+    /// has it, too, and regions are united only if theirs are equal. 0 if nothing is said.
     pub tag: u64,
 }
 

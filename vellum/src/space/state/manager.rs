@@ -153,10 +153,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let zero_page = memory
             .reserve_zeroed()
             .ok_or_else(|| CreateError("no low memory for the shared zero page".into()))?;
-        let objects = Objects::new(&arenas, design.region_index);
         let mut aging: Option<Box<dyn Aging>> = None;
+        // One or the other, not one made of the other, which would be on the stack twice.
+        #[cfg(not(feature = "published"))]
+        let objects = Objects::new(&arenas, design.region_index);
         #[cfg(feature = "published")]
-        let mut objects = objects;
+        let mut objects = Objects::new(&arenas, design.region_index);
         #[cfg(feature = "published")]
         if P::PARTS.published {
             aging = objects.keep_pages_of(&design, memory.view());

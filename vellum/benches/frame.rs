@@ -14,9 +14,7 @@ use std::time::{Duration, Instant};
 
 use vellum::addr::Pfn;
 use vellum::frame::{PhysicalMemory, Request, Site};
-use vellum::platform::{
-    CpuId, CpuSet, Flush, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken, Zone,
-};
+use vellum::platform::{CpuId, CpuSet, Flush, MemoryRange, Policy, Sleep, Store, TaskToken};
 use vellum::slab::{Arena, ArenaMaker, Batch, Handle, Item};
 use vellum::sync::Pin;
 
@@ -43,12 +41,7 @@ const LAYOUT: std::alloc::Layout =
 
 impl Machine {
     fn new() -> Machine {
-        let range = MemoryRange {
-            start: Pfn(0),
-            frames: FRAMES,
-            node: NodeId(0),
-            zone: Zone::Low,
-        };
+        let range = MemoryRange::new(Pfn(0), FRAMES);
         // SAFETY: the layout is not of size 0.
         let memory = unsafe { std::alloc::alloc(LAYOUT) };
         Machine {

@@ -15,8 +15,7 @@ use std::ptr::NonNull;
 
 use vellum::addr::{Access, Geometry, Pfn, Prot, Vpn};
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken,
-    Zone,
+    CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, Policy, Sleep, Store, TaskToken,
 };
 use vellum::rmap::Family;
 use vellum::space::{FaultError, FileRequest, MapRequest, Placement, Space};
@@ -44,12 +43,7 @@ impl Board {
         let layout = Layout::from_size_align(RAM, PAGE)?;
         // SAFETY: the layout has a size.
         let ram = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or("no memory for the RAM")?;
-        let map = MemoryRange {
-            start: Pfn(0),
-            frames: (RAM / PAGE) as u32,
-            node: NodeId(0),
-            zone: Zone::Low,
-        };
+        let map = MemoryRange::new(Pfn(0), (RAM / PAGE) as u32);
         Ok(Board {
             ram,
             map: [map],

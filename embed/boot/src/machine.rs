@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::addr::{Geometry, Pfn};
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, Machine as _, MemoryRange, NodeId, Parts, Policy, Sleep,
-    SpaceTag, Store, TaskToken, Zone,
+    CpuId, CpuSet, Flush, IoError, Machine as _, MemoryRange, Parts, Policy, Sleep, SpaceTag,
+    Store, TaskToken,
 };
 use vellum::sync::bytes::FrameBytes;
 
@@ -35,12 +35,7 @@ impl Machine {
         each_free(usable, taken, |start, end| {
             let (start, end) = (start.div_ceil(PAGE), end / PAGE);
             if start < end {
-                memory.push(MemoryRange {
-                    start: Pfn(start as u32),
-                    frames: (end - start) as u32,
-                    node: NodeId(0),
-                    zone: Zone::Low,
-                });
+                memory.push(MemoryRange::new(Pfn(start as u32), (end - start) as u32));
             }
         });
         Machine { cpus, memory }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use vellum::addr::Pfn;
-use vellum::platform::{CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken, Zone};
+use vellum::platform::{CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken};
 
 use crate::Failure;
 
@@ -34,12 +34,7 @@ impl Board {
         let memory = unsafe { alloc(layout) };
         let memory = NonNull::new(memory)
             .ok_or_else(|| Failure(format!("no memory for a board of {bytes} bytes")))?;
-        let range = MemoryRange {
-            start: Pfn(0),
-            frames: (layout.size() / FRAME) as u32,
-            node: NodeId(0),
-            zone: Zone::Low,
-        };
+        let range = MemoryRange::new(Pfn(0), (layout.size() / FRAME) as u32);
         Ok(Board {
             map: [range],
             memory,

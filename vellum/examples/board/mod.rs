@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use vellum::addr::Pfn;
-use vellum::platform::{CpuId, CpuSet, Flush, Machine, MemoryRange, NodeId, Zone};
+use vellum::platform::{CpuId, CpuSet, Flush, Machine, MemoryRange};
 use vellum::sync::bytes::FrameBytes;
 
 /// Bytes of a frame.
@@ -39,12 +39,7 @@ impl Board {
         let memory = NonNull::new(unsafe { alloc_zeroed(layout(frames)) });
         Board {
             memory: memory.expect("memory for the board"),
-            map: [MemoryRange {
-                start: Pfn(FIRST),
-                frames,
-                node: NodeId(0),
-                zone: Zone::Low,
-            }],
+            map: [MemoryRange::new(Pfn(FIRST), frames)],
             flushes: Cell::new(0),
         }
     }

@@ -44,7 +44,7 @@
 //! # impl Policy for Board {}
 //! # let layout = std::alloc::Layout::from_size_align(16 << 20, 4096)?;
 //! # let ram = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or("no memory")?;
-//! # let range = MemoryRange { start: Pfn(0), frames: 4096, node: NodeId(0), zone: Zone::Low };
+//! # let range = MemoryRange::new(Pfn(0), 4096);
 //! # type Kernel = Vm<Board, X86_64, Family>;
 //! # let vm: Kernel = Vm::new(Board { ram, map: [range] }, Design::default())?;
 //!

@@ -275,19 +275,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         tail: RegionHandle<R>,
     ) -> RegionHandle<R> {
         let second = self.region(tail);
-        let tail_view = second.view();
-        let before = tail_view.range.start.0.checked_sub(1);
+        let after = second.tagged();
+        let before = after.view.range.start.0.checked_sub(1);
         let Some(first) = before.and_then(|page| {
             // In the same tree: boundaries of tracts stay.
-            let tree = self.tree_at(space, tail_view.range.start);
+            let tree = self.tree_at(space, after.view.range.start);
             tree.last_at_most(page)
         }) else {
             return tail;
         };
-        let (head, head_view) = (first.handle(), first.view());
+        let (head, shown) = (first.handle(), first.tagged());
         // A region that is being unmapped without the lock stays as it is.
         let changes = space.unmappings.is_none() || (first.gate.is_open() && second.gate.is_open());
-        let matches = Self::continues(&first.tagged(), &second.tagged())
+        let matches = Self::continues(&shown, &after)
             && changes
             && self.rmap.regions_mergeable(&first.rmap, &second.rmap);
         if !matches {
@@ -312,7 +312,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if second.view().traits.has(Traits::HAS_PRIVATE) {
             first.note_private();
         }
-        let write = self.seq_at(space, head_view.range.start).write(pin);
+        let write = self.seq_at(space, shown.view.range.start).write(pin);
         self.join_regions(pin, space, &write, head, tail);
         drop(write);
         first.gate.open();

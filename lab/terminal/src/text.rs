@@ -8,6 +8,11 @@ pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+/// `13.1 MiB`.
+pub fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
 /// `text` in lines of at most 96 characters.
 pub fn wrapped(text: &str) -> String {
     indented(text, 0)

@@ -12,7 +12,7 @@ use crate::replay::{Class, Divergences, Expectation, Replayed, Workload};
 use vellum_results::compare::Device;
 use vellum_results::replay::{Count, Memory, Replay};
 use vellum_terminal::table::{Table, grouped};
-use vellum_terminal::text::{facts, plural};
+use vellum_terminal::text::{facts, mib, plural};
 
 /// The name of all memory in use, in the list that an engine gives.
 pub const FRAMES: &str = "all frames";
@@ -196,10 +196,6 @@ fn verified_in_words(replay: &Replay) -> String {
         false => "invariants not checked (--audit)",
     };
     format!("{pages}; {audit}")
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// The whole result as tables.

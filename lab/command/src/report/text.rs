@@ -13,7 +13,7 @@ use vellum_profile::diffprofile;
 use vellum_results::Figure;
 use vellum_results::compare::{ClassRow, Compare, Count, CountedIn, CounterRow};
 use vellum_terminal::table::{Table, grouped, marked};
-use vellum_terminal::text::{plural, wrapped};
+use vellum_terminal::text::{mib, plural, wrapped};
 
 /// Lines from each end of the profile of differences.
 const PROFILE_ENDS: usize = 10;
@@ -86,11 +86,10 @@ fn where_it_is(report: &Compare) -> String {
 fn peaks(report: &Compare) -> String {
     let frames = report.memory.iter().find(|row| row.name == FRAMES);
     frames.map_or_else(String::new, |row| {
-        let mib = |count: &Count| format!("{:.1} MiB", count.median as f64 / f64::from(1 << 20));
         format!(
             "Frames in use at the peak: A {}, B {}.\n",
-            mib(&row.peak_bytes.a),
-            mib(&row.peak_bytes.b)
+            mib(row.peak_bytes.a.median),
+            mib(row.peak_bytes.b.median)
         )
     })
 }

@@ -5,17 +5,13 @@ use std::io::{self, Write};
 use super::survey::Report;
 use crate::report::Detail;
 use vellum_terminal::table::grouped;
-use vellum_terminal::text::{facts, plural};
+use vellum_terminal::text::{facts, mib, plural};
 
 /// Commands that a summary lists.
 const BUSIEST: usize = 4;
 
 /// Kinds of events that a summary lists.
 const KINDS: usize = 6;
-
-fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
-}
 
 /// Prints the summary.
 pub fn print(out: &mut impl Write, report: &Report, detail: Detail) -> io::Result<()> {

@@ -65,6 +65,54 @@ fn map_beside_division<R: ReverseMap>(preemption: &Preemption) {
     check(world, space, &[FIRST, CUT, FURTHER, FURTHER + 8]);
 }
 
+/// The tract that a mapping is about to lock ends, and becomes one of another space. Another task
+/// maps meanwhile in the first space, which has no tracts any more. The window is several accesses
+/// wide for both tasks, so not each of them is tried.
+#[test]
+fn a_mapping_whose_tract_goes_to_another_space_changes_its_own_alone() {
+    for more in (0..120).step_by(10) {
+        vellum_schedules::sweep_task(0, (0..60).step_by(2), move |preemption| {
+            map_beside_reuse::<vellum::rmap::Family>(preemption, more);
+        });
+    }
+}
+
+fn map_beside_reuse<R: ReverseMap>(preemption: &Preemption, more: usize) {
+    let world = World::<R>::new(3, 300, "");
+    let [space, other] = world.alone(|| {
+        [(); 2].map(|()| {
+            let space = world.space();
+            world.vm.space(space).share().unwrap();
+            for page in [FIRST, CUT, FURTHER + 8] {
+                world.anonymous(space, page, 1);
+            }
+            space
+        })
+    });
+    world.alone(|| assert_eq!(world.vm.space(space).divide(Vpn(CUT)), Ok(true)));
+    let reuse = |_| {
+        unite(&world, space);
+        for _ in 0..4 {
+            world.drain();
+        }
+        let cut = Vpn(FURTHER + 0x100);
+        assert_eq!(world.vm.space(other).divide(cut), Ok(true));
+    };
+    let map = |_| world.anonymous(space, FURTHER, 2);
+    let map_too = |_| world.anonymous(space, FURTHER + 4, 1);
+    let steps = vec![
+        Step::preempted(preemption),
+        Step::end(1),
+        Step::until(2, after(more)).or_end(),
+        Step::end(0),
+        Step::end(2),
+    ];
+    world.run_by(steps, &[&map, &reuse, &map_too]);
+    world.alone(|| while world.vm.space(other).exit() == Ok(false) {});
+    let mapped = [FIRST, CUT, FURTHER, FURTHER + 4, FURTHER + 8];
+    check(world, space, &mapped);
+}
+
 fn unmap_beside_union<R: ReverseMap>(preemption: &Preemption) {
     let (world, space) = divided::<R>();
     let unmap = |_| world.vm.space(space).unmap(Vpn(CUT), 1).unwrap();

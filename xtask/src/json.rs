@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use types::Modules;
 
 /// Files of the types, in the order of the page.
-const FILES: [&str; 18] = [
+const FILES: [&str; 19] = [
     "document",
     "run",
     "compare",
@@ -31,6 +31,7 @@ const FILES: [&str; 18] = [
     "profile",
     "figure",
     "verdict",
+    "whole",
 ];
 
 /// What becomes of the page.

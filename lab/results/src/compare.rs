@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::profile::Profile;
-use crate::{Arms, Figure, Kind, Verdict};
+use crate::whole;
+use crate::{Arms, Figure, Kind, Verdict, Whole};
 
 pub use vellum_tables::kernbench::Row as KernbenchRow;
 
@@ -42,6 +43,9 @@ pub struct Compare {
     pub resolution: Option<f64>,
     /// The answer: how B stands against A.
     pub verdict: Verdict,
+    /// The whole workload, of which this is a part; null if the recording has no CPU times.
+    #[serde(default)]
+    pub whole: Option<Whole>,
     /// Cost of the clock taken off each interval of `classes`.
     pub clock_ns: u64,
     /// Time by class of operation, from a pass of its own.
@@ -68,6 +72,18 @@ pub struct Compare {
 
 impl Kind for Compare {
     const SCHEMA: &'static str = "vellum-compare/1";
+}
+
+impl Compare {
+    /// How the designs stand in the whole workload, in words.
+    pub fn of_the_whole(&self) -> String {
+        let untold = match self.verdict {
+            Verdict::NotProven(_) => self.resolution,
+            _ => None,
+        };
+        let times = [self.cpu_ns.a.value, self.cpu_ns.b.value];
+        whole::of_two(self.whole.as_ref(), times, untold)
+    }
 }
 
 /// How a comparison was asked for.

@@ -27,6 +27,7 @@ pub mod sim;
 pub mod sweep;
 pub mod validation;
 mod verdict;
+pub mod whole;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +36,7 @@ pub use document::{Content, Document, KNOWN, Loaded, ReadError};
 pub use figure::{Arms, Figure, Spread};
 pub use run::Run;
 pub use verdict::{Reason, Standing, Verdict};
+pub use whole::Whole;
 
 /// One kind of result.
 pub trait Kind: Serialize + DeserializeOwned {

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Kind;
 use crate::compare::Device;
+use crate::{Kind, Whole};
 
 /// How much memory a workload needs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct MemoryPlan {
     pub peak_bytes: u64,
     /// What it takes with that memory, without reclaim.
     pub unlimited: Cost,
+    /// The whole workload, whose own time is in no row; null if the recording has no CPU times.
+    #[serde(default)]
+    pub whole: Option<Whole>,
     /// Whether the recording has only the first use of each page, as a trace of faults does.
     pub first_touches_only: bool,
     /// How later uses of pages were sampled, if they were.
@@ -40,6 +43,33 @@ pub struct MemoryPlan {
 
 impl Kind for MemoryPlan {
     const SCHEMA: &'static str = "vellum-plan-memory/1";
+}
+
+impl MemoryPlan {
+    /// What a row takes beyond what it takes with all memory, as a share of the CPU time of the
+    /// whole workload, if that is known.
+    pub fn added(&self, row: &Row) -> Option<f64> {
+        let more = row.cost.elapsed_ns() as f64 - self.unlimited.elapsed_ns() as f64;
+        self.whole.map(|whole| whole.share(more))
+    }
+
+    /// What no row has, in words.
+    pub fn left_out(&self) -> String {
+        let known = match &self.whole {
+            Some(whole) => format!(
+                "The workload took {:.3} s of CPU time when it was recorded; `adds` is what a size \
+                 of memory adds to that if nothing is computed meanwhile.",
+                whole.cpu_ns as f64 / 1e9
+            ),
+            None => "What share of the whole it is cannot be said, since the recording has no CPU \
+                     times."
+                .to_owned(),
+        };
+        format!(
+            "Elapsed time and `times` are of memory management and the device alone: what the \
+             programs compute is in neither. {known}"
+        )
+    }
 }
 
 /// How uses of pages were sampled.

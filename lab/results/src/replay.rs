@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Kind;
 use crate::compare::Device;
+use crate::{Kind, Whole};
 
 /// A replay of a trace on one design.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct Replay {
     pub core_ns_by_cpu: Vec<u64>,
     /// Elapsed time of the replay in nanoseconds.
     pub wall_ns: u64,
+    /// The whole workload, of which this is a part; null if the recording has no CPU times.
+    #[serde(default)]
+    pub whole: Option<Whole>,
     /// What a device takes beside that, if one was modelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<WithDevice>,

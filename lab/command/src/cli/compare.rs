@@ -24,12 +24,13 @@ use crate::compare::{
 use crate::designs::load;
 use crate::history::gate::Expected;
 use crate::replay::ram::{self, Starved};
-use crate::replay::{Options, Streams, Workload};
+use crate::replay::{Options, Service, Streams, Workload};
 use crate::report::published::Format;
 use crate::report::{device, model, text};
 use crate::shipped::shipped_trace;
 use vellum_engine::DeviceModel;
 use vellum_profile::sample::Profiler;
+use vellum_results::Whole;
 use vellum_results::compare::About;
 use vellum_results::profile::Profile;
 use vellum_terminal::progress::{Interrupt, Style, say};
@@ -222,7 +223,8 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    let printed = print(&path, &args, ram, &measured, profile, results);
+    let whole = workload.service().map(Service::whole);
+    let printed = print(&path, &args, (ram, whole), &measured, profile, results);
     match printed {
         // What an interrupted run says of the saved one is not the last word.
         Err(failure) if measured.interrupted && failure.code() == Failure::SLOWER => {}
@@ -382,7 +384,7 @@ fn refused(error: CompareError, trace: &Path, workload: &Workload, ram: u64) -> 
 fn print(
     trace: &Path,
     args: &CompareArgs,
-    ram: u64,
+    (ram, whole): (u64, Option<Whole>),
     measured: &Measurement,
     profile: Option<Profile>,
     results: Results,
@@ -404,6 +406,7 @@ fn print(
     let device = args.device.as_deref().and_then(device::named);
     let mut report = model::comparison(about, device, measured, &analysis);
     report.profile = profile;
+    report.whole = whole;
     let tables = |detail| {
         let profile = report.profile.as_ref();
         let profile = profile.map(|profile| format!("\n{}", profiling::text(profile)));

@@ -10,8 +10,8 @@ use super::session::{Replay, once};
 use crate::compare::Arenas;
 use crate::designs::with_reclaim;
 use crate::failure::Failure;
-use crate::replay::Workload;
 use crate::replay::ram::too_small;
+use crate::replay::{Service, Workload};
 use crate::report::device;
 use crate::report::replay::FRAMES;
 use vellum_results::memory::{Compressed, Cost, MemoryPlan, Row, Sampled};
@@ -86,6 +86,7 @@ pub fn plan(
         compressed_percent: question.compressed,
         peak_bytes: peak(&plain),
         unlimited,
+        whole: workload.service().map(Service::whole),
         first_touches_only: workload.accesses().is_none(),
         accesses: workload.accesses().map(|accesses| Sampled {
             interval_us: accesses.interval_us,

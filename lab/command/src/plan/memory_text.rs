@@ -11,8 +11,8 @@ pub fn render(plan: &MemoryPlan, detail: Detail) -> String {
     let unlimited = plan.unlimited;
     let mut text = wrapped(&format!(
         "{}, {}, {}: {} of frames are in use at the peak (pages, page tables and records of the \
-         core, as `vellum replay` counts them). With more than that it takes {} s: {} in the core \
-         and {} for the device.",
+         core, as `vellum replay` counts them). With more than that memory management takes {} s: {} \
+         in the core and {} for the device.",
         plan.trace,
         plural(plan.copies as usize, "copy", "copies"),
         detail.design(&plan.design),
@@ -22,11 +22,13 @@ pub fn render(plan: &MemoryPlan, detail: Detail) -> String {
         seconds(unlimited.device_ns),
     ));
     text += &wrapped(&device::sentence(&plan.device));
+    text += &wrapped(&plan.left_out());
     let mut table = Table::new(&[
         "memory",
         "of the peak",
         "elapsed s",
         "times",
+        "adds",
         "core s",
         "device s",
         "scanned",
@@ -37,7 +39,7 @@ pub fn render(plan: &MemoryPlan, detail: Detail) -> String {
         "written",
     ]);
     for row in &plan.rows {
-        table.row(cells(row));
+        table.row(cells(row, plan));
     }
     text.push('\n');
     text += &table.render(0);
@@ -52,10 +54,12 @@ pub fn render(plan: &MemoryPlan, detail: Detail) -> String {
     }
     text += &wrapped(&match plan.enough_bytes {
         Some(bytes) => format!(
-            "With {} it takes at most a tenth longer than with all memory.",
+            "With {} memory management and the device take at most a tenth longer than with all \
+             memory.",
             size(bytes as f64)
         ),
-        None => "With none of these sizes it takes at most a tenth longer than with all memory."
+        None => "With none of these sizes memory management and the device take at most a tenth \
+                 longer than with all memory."
             .to_owned(),
     });
     if plan.first_touches_only {
@@ -123,20 +127,24 @@ fn compressed(plan: &MemoryPlan) -> String {
     text
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &Row, plan: &MemoryPlan) -> Vec<String> {
     let mut cells = vec![
         size(row.ram_bytes as f64),
         format!("{:.0} %", 100.0 * row.part),
     ];
     if row.failed.is_some() {
         cells.push("fails".to_owned());
-        cells.resize(12, "-".to_owned());
+        cells.resize(13, "-".to_owned());
         return cells;
     }
     let each = row.scanned as f64 / row.reclaimed as f64;
     cells.extend([
         seconds(row.cost.elapsed_ns()),
         format!("{:.2}", row.slowdown),
+        plan.added(row).map_or_else(
+            || "-".to_owned(),
+            |share| format!("{:+.1} %", 100.0 * share),
+        ),
         seconds(row.cost.core_ns),
         seconds(row.cost.device_ns),
         grouped(row.scanned),

@@ -1,6 +1,7 @@
 //! What the recorded kernel's own work took of the CPU times in a trace, as
 //! [`super::prepare()`] found it.
 
+use vellum_results::Whole;
 use vellum_results::sim::Served;
 
 /// The prices of a trace in nanoseconds, by [`Served`]; 0 where it has too few samples.
@@ -32,4 +33,17 @@ pub struct Service {
     pub prices: Prices,
     /// How much of the CPU times it was.
     pub taken_ns: u64,
+    /// The CPU times themselves.
+    pub of_ns: u64,
+}
+
+impl Service {
+    /// What is said of the whole workload beside a part of it.
+    pub fn whole(&self) -> Whole {
+        let is_known = self.prices.known().next().is_some();
+        Whole {
+            cpu_ns: self.of_ns,
+            memory_ns: is_known.then_some(self.taken_ns),
+        }
+    }
 }

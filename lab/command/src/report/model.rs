@@ -54,6 +54,7 @@ pub fn comparison(
         control_ratio: analysis.control.into(),
         resolution: analysis.judged.resolution.map(|parts| parts.total()),
         verdict: analysis.judged.verdict,
+        whole: None,
         clock_ns: measured.clock_ns,
         classes: class_rows(measured),
         counters: counter_rows(passes, measured.atomics.as_deref()),

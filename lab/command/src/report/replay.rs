@@ -8,9 +8,10 @@ use vellum_engine::{Divergence, Engine};
 use super::names::differences;
 use super::{Detail, device};
 use crate::replay::run::ERRORS;
-use crate::replay::{Class, Divergences, Expectation, Replayed, Workload};
+use crate::replay::{Class, Divergences, Expectation, Replayed, Service, Workload};
 use vellum_results::compare::Device;
 use vellum_results::replay::{Count, Memory, Replay};
+use vellum_results::whole::of_one;
 use vellum_terminal::table::{Table, grouped};
 use vellum_terminal::text::{facts, mib, plural};
 
@@ -44,6 +45,7 @@ pub fn result(
         core_ns: replayed.core_ns,
         core_ns_by_cpu: replayed.core_ns_by_cpu.clone(),
         wall_ns: replayed.wall_ns,
+        whole: workload.service().map(Service::whole),
         device: None,
         events_per_core_second: events_per_second(workload, replayed),
         divergences: divergences(&replayed.divergences),
@@ -122,6 +124,8 @@ fn summary(replay: &Replay) -> String {
             ),
         ),
     ];
+    let share = of_one(replay.whole.as_ref(), replay.core_ns as f64);
+    rows.push(("of the whole", share));
     rows.extend(device_rows(replay));
     rows.push(("faults", faults(replay)));
     rows.extend(peak(replay).map(|peak| ("memory", peak)));

@@ -262,7 +262,7 @@ fn verdict(report: &Compare, resolution: Option<&Resolution>) -> String {
     if let Some(resolution) = resolution {
         text += &told_from(resolution);
     }
-    text
+    text + &wrapped(&format!("Of the whole: {}", report.of_the_whole()))
 }
 
 fn difference(ratio: &Figure) -> String {

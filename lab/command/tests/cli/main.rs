@@ -31,3 +31,4 @@ mod shipped;
 mod simulated;
 mod stats;
 mod sweep;
+mod whole;

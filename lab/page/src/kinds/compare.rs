@@ -115,6 +115,9 @@ fn ratios(compare: &Compare, names: &[Named; 3]) -> Markup {
             "CPU time in the core, all simulated CPUs together. Shaded: what is too near to 1 to be told \
              from it in this run."
         ))
+        @if compare.whole.is_some() {
+            p { "Of the whole: " (compare.of_the_whole()) }
+        }
         p.note { "Not in any of these figures: " (compare.not_modelled) "." }
     }
 }

@@ -59,10 +59,12 @@ pub fn show(plan: &MemoryPlan) -> Shown {
 fn answer(plan: &MemoryPlan) -> Answer {
     let enough = match plan.enough_bytes {
         Some(bytes) => format!(
-            "With {} it takes at most a tenth longer than with all memory.",
+            "With {} memory management and the device take at most a tenth longer than with all \
+             memory.",
             words::bytes(bytes)
         ),
-        None => "With none of these sizes it takes at most a tenth longer than with all memory."
+        None => "With none of these sizes memory management and the device take at most a tenth \
+                 longer than with all memory."
             .to_owned(),
     };
     let touches = match plan.accesses {
@@ -187,6 +189,7 @@ fn table(plan: &MemoryPlan) -> Markup {
         .number("of the peak, %")
         .number("elapsed, s")
         .number("times")
+        .number("adds, %")
         .number("in the core, s")
         .number("device, s")
         .number("pages scanned")
@@ -203,7 +206,7 @@ fn table(plan: &MemoryPlan) -> Markup {
         match &row.failed {
             Some(place) => {
                 cells.push(Cell::text(format!("fails at {place}")));
-                cells.resize_with(11, Cell::empty);
+                cells.resize_with(12, Cell::empty);
             }
             None => {
                 let seconds =
@@ -212,6 +215,10 @@ fn table(plan: &MemoryPlan) -> Markup {
                 cells.extend([
                     seconds(row.cost.elapsed_ns()),
                     Cell::number(row.slowdown, format!("{:.2}", row.slowdown)),
+                    match plan.added(row) {
+                        Some(share) => Cell::number(share, format!("{:.1}", 100.0 * share)),
+                        None => Cell::empty(),
+                    },
                     seconds(row.cost.core_ns),
                     seconds(row.cost.device_ns),
                     count(row.scanned),
@@ -224,5 +231,8 @@ fn table(plan: &MemoryPlan) -> Markup {
         }
         grid.row("", cells);
     }
-    grid.render()
+    html! {
+        (grid.render())
+        p.note { (plan.left_out()) }
+    }
 }

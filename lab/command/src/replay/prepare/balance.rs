@@ -12,7 +12,7 @@ pub(super) struct Balance {
 }
 
 impl Balance {
-    /// `events` are the events of each task. Empty with one CPU.
+    /// `events` are the events of each task.
     pub(super) fn new(cpus: usize, events: Vec<u32>) -> Self {
         Self {
             outstanding: vec![0; cpus],

@@ -98,13 +98,7 @@ impl Options {
     /// How often [`prepare`] reads the trace.
     pub fn readings(&self) -> u64 {
         let planned = fold::planner(self.pages, 0).is_some();
-        u64::from(self.copies) + u64::from(self.is_surveyed()) + u64::from(planned)
-    }
-
-    /// Whether the trace is read once for what several CPUs or copies, or streams with
-    /// computing between operations, have to know.
-    fn is_surveyed(&self) -> bool {
-        self.copies > 1 || self.streams.are_several()
+        u64::from(self.copies) + 1 + u64::from(planned)
     }
 }
 
@@ -135,9 +129,9 @@ pub enum PrepareError {
     },
 }
 
-/// Prepares `trace`, with its samples of accessed marks if it has any. It is read once for each
-/// copy, once more if there are several copies or streams, and once more if the engine's address
-/// space is very small.
+/// Prepares `trace`, with its samples of accessed marks if it has any. It is read once for what
+/// must be known of the whole, once for each copy, and once more if the engine's address space is
+/// very small.
 ///
 /// # Errors
 /// The trace is damaged or an option is out of range.
@@ -159,10 +153,7 @@ where
     I: Iterator<Item = Result<Event, TraceError>>,
 {
     check(options)?;
-    let survey = match options.is_surveyed() {
-        true => Survey::of(header, events())?,
-        false => Survey::skipped(),
-    };
+    let survey = Survey::of(header, events())?;
     let plan = plan(header, &events, options.pages)?;
     let copies = (0..options.copies).map(|_| events()).collect();
     let mut merge = Merge::new(copies, header.duration_us, options.seed)?;

@@ -4,7 +4,7 @@ use super::service::Samples;
 use crate::replay::Prices;
 use vellum_trace::{Event, EventKind, Header, TraceError};
 
-/// Figures of a first reading. One CPU and one copy need none.
+/// Figures of a first reading.
 pub(super) struct Survey {
     /// Events of each task.
     pub(super) events: Vec<u32>,
@@ -15,15 +15,6 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// For one CPU and one copy, where nothing of it matters.
-    pub(super) fn skipped() -> Self {
-        Self {
-            events: Vec::new(),
-            written: Vec::new(),
-            service: Prices::default(),
-        }
-    }
-
     pub(super) fn of(
         header: &Header,
         events: impl Iterator<Item = Result<Event, TraceError>>,

@@ -106,7 +106,7 @@ impl<'a> Translator<'a> {
             events: 0,
             service: Service {
                 prices: survey.service,
-                taken_ns: 0,
+                ..Service::default()
             },
             origin: 0,
             copy: 0,
@@ -139,7 +139,9 @@ impl<'a> Translator<'a> {
         let ran_us = next.event.ran_us.unwrap_or(0);
         let owed = &mut self.tasks[task].owed;
         let user_ns = owed.user_ns(next.event.kind, ran_us, &self.service.prices);
-        self.service.taken_ns += ran_us.saturating_mul(1000) - user_ns;
+        let ran_ns = ran_us.saturating_mul(1000);
+        self.service.taken_ns += ran_ns - user_ns;
+        self.service.of_ns += ran_ns;
         self.scheduler.compute(stream, user_ns);
         self.fold_and_dispatch(task, next)
     }

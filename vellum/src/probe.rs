@@ -2,7 +2,7 @@
 //! the layers that a manager stands on. Behind the feature `probe`, which is off by default.
 
 use crate::Vm;
-use crate::addr::Vpn;
+use crate::addr::{Access, Vpn};
 use crate::frame::{Kind, PhysicalMemory};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -31,6 +31,16 @@ pub unsafe fn layers<P: Platform, F: Format, R: ReverseMap>(vm: &Vm<P, F, R>) ->
         memory: &vm.memory,
         rmap: &vm.rmap,
     }
+}
+
+/// Whether an access to `page` needs no fault: the page is mapped, with the right to it. Takes no
+/// lock, so that it may be asked while CPUs stand still at any place.
+pub fn is_mapped_for<P: Platform, F: Format, R: ReverseMap>(
+    space: Space<'_, P, F, R>,
+    page: Vpn,
+    access: Access,
+) -> bool {
+    space.vm.is_mapped_for(space.id, page, access)
 }
 
 /// Whether `page` shows memory that was mapped by a superpage, which may have been split

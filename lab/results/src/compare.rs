@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::linux::EntryCost;
 use crate::profile::Profile;
 use crate::whole;
 use crate::{Arms, Figure, Kind, Verdict, Whole};
@@ -41,20 +42,25 @@ pub struct Compare {
     pub control_ratio: Figure,
     /// Largest relative difference that is not significant; null with fewer than 5 passes.
     pub resolution: Option<f64>,
-    /// The answer: how B stands against A.
+    /// How B stands against A in the core alone. Where `entries` has one, that is the answer.
     pub verdict: Verdict,
+    /// The same with what programs pay for entering the kernel; absent in results of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<WithEntries>,
     /// The whole workload, of which this is a part; null if the recording has no CPU times.
     #[serde(default)]
     pub whole: Option<Whole>,
     /// Cost of the clock taken off each interval of `classes`.
     pub clock_ns: u64,
-    /// Time by class of operation, from a pass of its own.
+    /// Time by class of operation, from a pass of its own, which does not add up to `cpu_ns`: read
+    /// it as shares.
     pub classes: Vec<ClassRow>,
     /// Event counts.
     pub counters: Vec<CounterRow>,
     /// Memory by what it holds.
     pub memory: Vec<MemoryRow>,
-    /// Operations of the first pass that went otherwise than recorded.
+    /// Operations that went otherwise than recorded, in the first pass and before it.
     pub divergences: Arms<Divergences>,
     /// Rows of the kernbench block.
     pub kernbench: Vec<KernbenchRow>,
@@ -74,16 +80,121 @@ impl Kind for Compare {
     const SCHEMA: &'static str = "vellum-compare/1";
 }
 
+/// What a comparison comes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Conclusion<'c> {
+    /// CPU time that is compared.
+    pub cpu_ns: &'c Arms<Figure>,
+    /// That of B divided by that of A.
+    pub ratio: &'c Figure,
+    /// That of the control divided by that of A.
+    pub control_ratio: &'c Figure,
+    /// Largest relative difference that is not significant.
+    pub resolution: Option<f64>,
+    /// The answer.
+    pub verdict: Verdict,
+}
+
 impl Compare {
+    /// What it comes to: with entries where they were counted.
+    pub fn conclusion(&self) -> Conclusion<'_> {
+        match &self.entries {
+            Some(with) => Conclusion {
+                cpu_ns: &with.cpu_ns,
+                ratio: &with.ratio,
+                control_ratio: &with.control_ratio,
+                resolution: with.resolution,
+                verdict: with.verdict,
+            },
+            None => Conclusion {
+                cpu_ns: &self.cpu_ns,
+                ratio: &self.ratio,
+                control_ratio: &self.control_ratio,
+                resolution: self.resolution,
+                verdict: self.verdict,
+            },
+        }
+    }
+
+    /// What its CPU time is.
+    pub fn what_is_compared(&self) -> &'static str {
+        match self.entries {
+            Some(_) => "CPU time for memory management, entries into the kernel included",
+            None => "CPU time in the core",
+        }
+    }
+
+    /// The time in the core by class: each class has the share of it that it had in the pass that
+    /// timed classes by themselves. So classes add up to `cpu_ns`.
+    pub fn class_times(&self) -> Vec<ClassTime<'_>> {
+        let sums = Arms::of(|arm| {
+            let times = self.classes.iter().map(|row| *row.cpu_ns.list()[arm]);
+            times.sum::<u64>().max(1) as f64
+        });
+        let time = |row: &ClassRow, arm: usize| {
+            let share = *row.cpu_ns.list()[arm] as f64 / sums.list()[arm];
+            share * self.cpu_ns.list()[arm].value
+        };
+        let times = self.classes.iter().map(|row| ClassTime {
+            class: &row.class,
+            ops: row.ops,
+            ns: Arms::of(|arm| time(row, arm)),
+        });
+        times.collect()
+    }
+
     /// How the designs stand in the whole workload, in words.
     pub fn of_the_whole(&self) -> String {
-        let untold = match self.verdict {
-            Verdict::NotProven(_) => self.resolution,
+        let found = self.conclusion();
+        let untold = match found.verdict {
+            Verdict::NotProven(_) => found.resolution,
             _ => None,
         };
-        let times = [self.cpu_ns.a.value, self.cpu_ns.b.value];
+        let times = [found.cpu_ns.a.value, found.cpu_ns.b.value];
         whole::of_two(self.whole.as_ref(), times, untold)
     }
+}
+
+/// What a class of operation has of the time in the core.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ClassTime<'c> {
+    /// The class.
+    pub class: &'c str,
+    /// Operations of the class in the workload.
+    pub ops: u64,
+    /// In nanoseconds.
+    pub ns: Arms<f64>,
+}
+
+impl ClassTime<'_> {
+    /// Whether B differs from A by more than the control does.
+    pub fn differs(&self) -> bool {
+        let Arms { a, b, control } = self.ns;
+        (b - a).abs() > (control - a).abs()
+    }
+}
+
+/// CPU time in the core and that of entering the kernel: each fault that a design meets and each
+/// call counts with its price.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WithEntries {
+    /// What an entry costs on this machine, measured in the run.
+    pub price: EntryCost,
+    /// Faults that programs meet in a pass: those recorded that the design has not made
+    /// needless, and those of accesses that are known.
+    pub traps: Arms<u64>,
+    /// System calls in a pass.
+    pub calls: Arms<u64>,
+    /// CPU time in the core and of entries.
+    pub cpu_ns: Arms<Figure>,
+    /// That of B divided by that of A.
+    pub ratio: Figure,
+    /// That of the control divided by that of A.
+    pub control_ratio: Figure,
+    /// Largest relative difference that is not significant; null with fewer than 5 passes.
+    pub resolution: Option<f64>,
+    /// The answer: how B stands against A.
+    pub verdict: Verdict,
 }
 
 /// How a comparison was asked for.
@@ -204,9 +315,13 @@ pub struct MemoryRow {
     pub peak_bytes: Arms<Count>,
 }
 
-/// Operations of one pass that went otherwise than recorded.
+/// Operations of one pass that went otherwise than recorded, those included that are left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Divergences {
+    /// Those of them that are recorded faults of pages that the design has mapped. Timed passes
+    /// leave them out; results of older versions have none.
+    #[serde(default)]
+    pub needless: u64,
     /// Those that the recording explains.
     pub explained: u64,
     /// Those that nothing explains.

@@ -255,7 +255,7 @@ impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
 
     /// What a fault found that was not needed.
     #[cold]
-    fn mapped_by(space: Space<'e, P, F, R>, page: Vpn) -> Divergence {
+    pub(crate) fn mapped_by(space: Space<'e, P, F, R>, page: Vpn) -> Divergence {
         if probe::came_in_superpage(space, page) {
             Divergence::MappedLarge
         } else if probe::came_in_folio(space, page) {

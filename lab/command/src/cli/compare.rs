@@ -18,8 +18,8 @@ use super::{Failure, OrFail, size};
 
 use crate::built_in::ATOMICS;
 use crate::compare::{
-    ARMS, Analysis, Arenas, CompareError, HostClock, Measurement, Method, Settings, attached,
-    measure,
+    ARMS, Analysis, Arenas, CompareError, EntryRounds, HostClock, Measurement, Method, Settings,
+    WithEntries, attached, measure,
 };
 use crate::designs::load;
 use crate::history::gate::Expected;
@@ -32,6 +32,7 @@ use vellum_engine::DeviceModel;
 use vellum_profile::sample::Profiler;
 use vellum_results::Whole;
 use vellum_results::compare::About;
+use vellum_results::linux::EntryCost;
 use vellum_results::profile::Profile;
 use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::TraceReader;
@@ -210,6 +211,8 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     let ram = ram::choose(args.ram, workload.ram_bytes(), ARMS);
     let profiling = args.profiling.start()?;
     let profiler = profiling.profiler();
+    let mut entries = EntryRounds::default();
+    entries.measure(&HostClock::new());
     let measured = take(
         &workload,
         &args,
@@ -219,12 +222,15 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         &interrupt,
     );
     let measured = measured.map_err(|error| refused(error, &path, &workload, ram))?;
+    entries.measure(&HostClock::new());
     let (profile, failed) = match profiling.finish(&designs, "core").transpose() {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
     let whole = workload.service().map(Service::whole);
-    let printed = print(&path, &args, (ram, whole), &measured, profile, results);
+    let price = entries.price();
+    let facts = (ram, whole, price);
+    let printed = print(&path, &args, facts, &measured, profile, results);
     match printed {
         // What an interrupted run says of the saved one is not the last word.
         Err(failure) if measured.interrupted && failure.code() == Failure::SLOWER => {}
@@ -274,13 +280,18 @@ impl CompareArgs {
     }
 }
 
-/// Carries out a comparison in which a host's kernel takes part; `None` if none does.
-fn with_host(args: &CompareArgs) -> Option<Result<(), Failure>> {
-    let method = Method {
+/// How intervals are drawn.
+fn method(args: &CompareArgs) -> Method {
+    Method {
         confidence: CONFIDENCE,
         resamples: args.resamples as usize,
         seed: args.seed,
-    };
+    }
+}
+
+/// Carries out a comparison in which a host's kernel takes part; `None` if none does.
+fn with_host(args: &CompareArgs) -> Option<Result<(), Failure>> {
+    let method = method(args);
     Some(match (Side::of(&args.a), Side::of(&args.b)) {
         (Side::Design, Side::Design) => return None,
         _ if !args.against.is_empty() => Err(Failure::usage(
@@ -343,6 +354,7 @@ fn take(
         style,
         divergence_limit: DIVERGENCE_LIMIT,
         by_class: true,
+        only_needed: true,
     };
     let device = args.device.as_deref().and_then(DeviceModel::named);
     let arenas = Arenas::new(settings.arms(), args.cpus, ram).counting_atomics(args.counts());
@@ -384,13 +396,17 @@ fn refused(error: CompareError, trace: &Path, workload: &Workload, ram: u64) -> 
 fn print(
     trace: &Path,
     args: &CompareArgs,
-    (ram, whole): (u64, Option<Whole>),
+    (ram, whole, price): (u64, Option<Whole>, EntryCost),
     measured: &Measurement,
     profile: Option<Profile>,
     results: Results,
 ) -> Result<(), Failure> {
-    let resamples = args.resamples as usize;
-    let analysis = Analysis::new(measured, CONFIDENCE, resamples, args.seed);
+    let Method {
+        confidence,
+        resamples,
+        seed,
+    } = method(args);
+    let analysis = Analysis::new(measured, confidence, resamples, seed);
     let about = About {
         trace: trace.display().to_string(),
         a: args.a.clone(),
@@ -399,20 +415,22 @@ fn print(
         copies: args.copies,
         ram_bytes: ram,
         slice_us: args.slice,
-        confidence: CONFIDENCE,
+        confidence,
         resamples,
-        seed: args.seed,
+        seed,
     };
     let device = args.device.as_deref().and_then(device::named);
     let mut report = model::comparison(about, device, measured, &analysis);
     report.profile = profile;
     report.whole = whole;
+    let with = WithEntries::new(measured, &price, &method(args));
+    model::count_entries(&mut report, price, &with);
     let tables = |detail| {
         let profile = report.profile.as_ref();
         let profile = profile.map(|profile| format!("\n{}", profiling::text(profile)));
         let tables = match args.format {
             Some(format) => text::render_as(format, &report, detail),
-            None => text::render(&report, analysis.judged.resolution.as_ref(), detail),
+            None => text::render(&report, with.judged.resolution.as_ref(), detail),
         };
         tables + &profile.unwrap_or_default()
     };

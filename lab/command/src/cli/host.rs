@@ -2,7 +2,6 @@
 //! `replay` and `compare`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use vellum_engine::Engine;
 
@@ -11,7 +10,7 @@ use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail};
 use crate::bench::host::forkfault::Helper;
 use crate::clock::empty_interval_ns;
-use crate::compare::crew::{CLASSES, Crew, Grain};
+use crate::compare::crew::{Arm, CLASSES, Crew, Grain};
 use crate::compare::{Arenas, Builder, ClassTime, HostClock, Method};
 use crate::designs::fault_around;
 use crate::linux::environment;
@@ -272,12 +271,12 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
 
 /// The core's time by class, from a replay of its own.
 fn by_class(workload: &Workload, engine: Box<dyn Engine>) -> [ClassTime; CLASSES] {
-    let engine: Arc<dyn Engine> = engine.into();
+    let arm = Arm::of_everything(engine.into());
     let clock = HostClock::new();
     Crew::with(workload, &clock, |crew| {
         let mut classes = [ClassTime::default(); CLASSES];
         for slice in workload.slices(replay::run::SLICE_OPS) {
-            let reading = crew.execute(&engine, &slice, Grain::ByClass);
+            let reading = crew.execute(&arm, &slice, Grain::ByClass);
             for (sum, part) in classes.iter_mut().zip(&reading.classes) {
                 sum.cpu_ns += part.cpu_ns;
                 sum.intervals += part.intervals;

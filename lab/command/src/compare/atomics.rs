@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use vellum_engine::Engine;
 
-use super::crew::{Crew, Grain, Tally};
+use super::crew::{Arm, Crew, Grain, Tally};
 use super::error::CompareError;
 use super::measure::Run;
 use crate::replay::Slice;
@@ -62,18 +62,22 @@ impl Run<'_> {
         engine: Arc<dyn Engine>,
         progress: &mut Progress,
     ) -> Result<Counters, CompareError> {
+        let counting = Arm {
+            engine,
+            needed: self.needed(arm),
+        };
         let mut tally = Tally::default();
         for slice in slices {
             if self.interrupt.requested() {
                 return Err(CompareError::Interrupted);
             }
-            tally.add(&crew.execute(&engine, slice, Grain::Whole).tally);
+            tally.add(&crew.execute(&counting, slice, Grain::Whole).tally);
             if tally.starved.is_some() {
                 break;
             }
             progress.advance(1);
         }
         self.accept(self.settings.design(arm), &tally)?;
-        Ok(engine.counters())
+        Ok(counting.engine.counters())
     }
 }

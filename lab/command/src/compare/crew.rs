@@ -13,6 +13,7 @@ use std::thread::{self, Scope};
 
 use vellum_engine::{Divergence, Engine, Outcome};
 
+use super::needless::Needed;
 use super::workload::Load;
 use crate::clock::Clock;
 use crate::replay::lanes::{Abandon, Progress};
@@ -41,7 +42,7 @@ pub struct ClassTime {
     pub cpu_ns: u64,
     /// Intervals timed.
     pub intervals: u64,
-    /// Operations in them.
+    /// Operations of the class, those that are left out included.
     pub ops: u64,
 }
 
@@ -70,7 +71,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, cpu: usize, index: usize, what: Divergence, why: Expectation) {
+    pub(super) fn count(&mut self, cpu: usize, index: usize, what: Divergence, why: Expectation) {
         if let Some(shortage) = Shortage::of(what) {
             self.out_of_memory += 1;
             self.starved.get_or_insert((cpu, index, shortage));
@@ -121,6 +122,23 @@ impl Reading {
     }
 }
 
+/// An engine, and what it executes of the workload.
+#[derive(Clone)]
+pub struct Arm {
+    /// The engine.
+    pub engine: Arc<dyn Engine>,
+    /// What its design needs.
+    pub needed: Arc<Needed>,
+}
+
+impl Arm {
+    /// An engine that executes all of the workload.
+    pub fn of_everything(engine: Arc<dyn Engine>) -> Arm {
+        let needed = Arc::default();
+        Arm { engine, needed }
+    }
+}
+
 /// One simulated CPU's part of the work.
 struct Lane<'w> {
     load: &'w dyn Load,
@@ -152,71 +170,76 @@ impl<'w> Lane<'w> {
 
     /// Executes this CPU's part of a slice. `progress` is what it waits for
     /// where there are several CPUs.
-    fn execute(&mut self, engine: &dyn Engine, job: &Part, progress: Option<&Progress>) -> Reading {
+    fn execute(&mut self, arm: &Arm, job: &Part, progress: Option<&Progress>) -> Reading {
         self.resume();
         match progress {
-            None => self.stretch(engine, job.ops.clone(), job.grain),
-            Some(progress) => self.segments(engine, job, progress),
+            None => self.stretch(arm, job.ops.clone(), job.grain),
+            Some(progress) => self.segments(arm, job, progress),
         }
-        self.pause(job.grain);
+        self.pause(arm, job.grain);
         std::mem::take(&mut self.reading)
     }
 
-    fn segments(&mut self, engine: &dyn Engine, job: &Part, progress: &Progress) {
+    fn segments(&mut self, arm: &Arm, job: &Part, progress: &Progress) {
         for index in self.load.segments_in(self.cpu, &job.ops) {
             let (segment, waits) = self.load.segment(self.cpu, index);
             if !progress.holds(waits) {
-                self.pause(job.grain);
+                self.pause(arm, job.grain);
                 progress.wait(waits);
                 self.resume();
             }
             let end = segment.end as u32;
-            self.stretch(engine, segment, job.grain);
+            self.stretch(arm, segment, job.grain);
             progress.announce(self.cpu, end);
         }
     }
 
     /// Executes operations between which nothing is waited for.
-    fn stretch(&mut self, engine: &dyn Engine, ops: Range<usize>, grain: Grain) {
+    fn stretch(&mut self, arm: &Arm, ops: Range<usize>, grain: Grain) {
         if grain == Grain::Whole {
-            self.run(engine, ops);
+            self.run(arm, ops);
             return;
         }
         let classes = &self.load.classes(self.cpu)[ops.clone()];
         let mut begin = ops.start;
         for run in classes.chunk_by(|a, b| a == b) {
-            self.settle();
+            let ops = begin..begin + run.len();
+            begin = ops.end;
+            self.reading.classes[run[0] as usize].ops += run.len() as u64;
+            if arm.needed.ops(self.load, self.cpu, ops.clone()).is_empty() {
+                continue;
+            }
+            self.settle(arm);
             self.resume();
-            self.run(engine, begin..begin + run.len());
+            self.run(arm, ops);
             let cpu_ns = self.clock.cpu_ns().saturating_sub(self.begun_ns);
             self.reading.cpu_ns += cpu_ns;
             let class = &mut self.reading.classes[run[0] as usize];
             class.cpu_ns += cpu_ns;
             class.intervals += 1;
-            class.ops += run.len() as u64;
-            begin += run.len();
         }
     }
 
-    fn run(&mut self, engine: &dyn Engine, ops: Range<usize>) {
-        self.settle();
+    fn run(&mut self, arm: &Arm, ops: Range<usize>) {
+        self.settle(arm);
         self.batch = ops.start;
-        engine.run(self.cpu, &self.load.ops(self.cpu)[ops], &mut self.outcome);
+        let ops = arm.needed.ops(self.load, self.cpu, ops);
+        arm.engine.run(self.cpu, ops, &mut self.outcome);
     }
 
     fn resume(&mut self) {
         self.begun_ns = self.clock.cpu_ns();
     }
 
-    fn pause(&mut self, grain: Grain) {
+    fn pause(&mut self, arm: &Arm, grain: Grain) {
         if grain == Grain::Whole {
             self.reading.cpu_ns += self.clock.cpu_ns().saturating_sub(self.begun_ns);
         }
-        self.settle();
+        self.settle(arm);
     }
 
-    /// Takes the laps of the last batch and counts its divergences.
-    fn settle(&mut self) {
+    /// Takes the laps of the last batch, which `arm` executed, and counts its divergences.
+    fn settle(&mut self, arm: &Arm) {
         let laps = self.outcome.laps.windows(2);
         self.reading.laps.extend(laps.map(|pair| LapTime {
             phase: pair[1].0,
@@ -224,7 +247,7 @@ impl<'w> Lane<'w> {
         }));
         self.outcome.laps.clear();
         for (index, what) in self.outcome.divergences.drain(..) {
-            let index = self.batch + index as usize;
+            let index = arm.needed.place(self.cpu, self.batch, index as usize);
             let why = self.load.expectation(self.cpu, index);
             self.reading.tally.count(self.cpu, index, what, why);
         }
@@ -238,7 +261,7 @@ struct Part {
 }
 
 struct Job {
-    engine: Arc<dyn Engine>,
+    arm: Arm,
     part: Part,
     progress: Arc<Progress>,
 }
@@ -276,28 +299,28 @@ impl Crew<'_> {
         })
     }
 
-    /// Executes `slice` on `engine` and returns when all CPUs have.
+    /// Executes what `arm` needs of `slice` and returns when all CPUs have.
     ///
     /// # Panics
     /// The engine has panicked.
-    pub fn execute(&mut self, engine: &Arc<dyn Engine>, slice: &Slice, grain: Grain) -> Reading {
+    pub fn execute(&mut self, arm: &Arm, slice: &Slice, grain: Grain) -> Reading {
         let begin = self.clock.wall_ns();
         let mut reading = match self.workers.is_empty() {
-            false => self.hand_out(engine, slice, grain),
+            false => self.hand_out(arm, slice, grain),
             true => {
                 let ops = slice.ops[0].clone();
-                self.own.execute(&**engine, &Part { ops, grain }, None)
+                self.own.execute(arm, &Part { ops, grain }, None)
             }
         };
         reading.wall_ns = self.clock.wall_ns().saturating_sub(begin);
         reading
     }
 
-    fn hand_out(&mut self, engine: &Arc<dyn Engine>, slice: &Slice, grain: Grain) -> Reading {
+    fn hand_out(&mut self, arm: &Arm, slice: &Slice, grain: Grain) -> Reading {
         let progress = Arc::new(Progress::new(slice));
         for (worker, ops) in self.workers.iter().zip(&slice.ops) {
             let job = Job {
-                engine: Arc::clone(engine),
+                arm: arm.clone(),
                 part: Part {
                     ops: ops.clone(),
                     grain,
@@ -324,17 +347,17 @@ impl Worker {
         let (outgoing, readings) = channel();
         scope.spawn(move || {
             while let Ok(Job {
-                engine,
+                arm,
                 part,
                 progress,
             }) = incoming.recv()
             {
                 let reading = {
                     let _abandon = Abandon(&progress);
-                    lane.execute(&*engine, &part, Some(&progress))
+                    lane.execute(&arm, &part, Some(&progress))
                 };
                 // Before the reading is sent: the caller may end the engine then.
-                drop(engine);
+                drop(arm);
                 if outgoing.send(reading).is_err() {
                     break;
                 }

@@ -1,5 +1,5 @@
-//! The measurement: calibration, the pass that counts atomic operations
-//! (`atomics.rs`), warming up, the pass by class, and the passes that count.
+//! The measurement: marking needless faults (`needless.rs`), calibration, the pass that counts
+//! atomic operations (`atomics.rs`), warming up, the pass by class, and the passes that count.
 //!
 //! Order (`order.rs`) and memory are balanced: the arenas move on by one arm
 //! with each pass. Only complete passes are kept.
@@ -9,8 +9,9 @@ use std::sync::Arc;
 use vellum_engine::{Engine, EngineError};
 
 use super::atomics::Counters;
-use super::crew::{CLASSES, ClassTime, Crew, Grain, LapTime, Tally};
+use super::crew::{Arm, CLASSES, ClassTime, Crew, Grain, LapTime, Tally};
 use super::error::CompareError;
+use super::needless::{Entered, Needed, mark};
 use super::order::{build_order, orders};
 use super::workload::{Load, join};
 use crate::clock::{Clock, empty_interval_ns};
@@ -75,6 +76,8 @@ pub struct Settings {
     /// Whether there is a pass in which the classes of operation are timed
     /// apart.
     pub by_class: bool,
+    /// Whether recorded faults that a design does not meet are left out under it.
+    pub only_needed: bool,
 }
 
 impl Settings {
@@ -148,6 +151,10 @@ pub struct Measurement {
     pub memory_along: Vec<MemoryAt>,
     /// Time by class, from a pass of its own, by arm; zero without such a pass.
     pub classes: Vec<[ClassTime; CLASSES]>,
+    /// What each arm leaves out of the workload.
+    pub left_out: Vec<Tally>,
+    /// How often programs enter the kernel in each slice, by arm.
+    pub entered: Vec<Vec<Entered>>,
     /// Event counts of each design with those of atomic operations, from a pass
     /// of their own; none if the builder has no engines for it.
     pub atomics: Option<Vec<Counters>>,
@@ -172,13 +179,15 @@ pub fn measure(
     if load.is_empty() {
         return Err(CompareError::Empty);
     }
-    let run = Run {
+    let mut run = Run {
         load,
         builder,
         settings,
         interrupt,
+        needed: Vec::new(),
         clock_ns: empty_interval_ns(clock),
     };
+    run.needed = run.mark_all()?;
     Crew::with(load, clock, |crew| run.all(crew))
 }
 
@@ -188,16 +197,14 @@ pub(super) struct Run<'r> {
     pub(super) builder: &'r dyn Builder,
     pub(super) settings: &'r Settings,
     pub(super) interrupt: &'r Interrupt,
+    /// What each design needs of the load.
+    needed: Vec<Arc<Needed>>,
     /// What an empty interval measures.
     clock_ns: u64,
 }
 
 impl Run<'_> {
     fn all(&self, crew: &mut Crew<'_>) -> Result<Measurement, CompareError> {
-        // A design that is refused is refused before any time is spent.
-        for arm in 1..self.settings.designs.len() {
-            drop(self.build(arm, arm)?);
-        }
         let slices = self.calibrate(crew)?;
         let atomics = self.count_atomics(crew, &slices)?;
         let stages = self.settings.passes + 1 + usize::from(self.settings.by_class);
@@ -234,8 +241,54 @@ impl Run<'_> {
             memory_along,
             classes,
             atomics,
+            left_out: self.of_arms(|needed| needed.left_out().clone()),
+            entered: self.of_arms(|needed| {
+                let slices = slices.iter();
+                slices
+                    .map(|slice| needed.entered(self.load, slice))
+                    .collect()
+            }),
             clock_ns: self.clock_ns,
         })
+    }
+
+    /// Finds out what each design needs of the load: all of it, unless it is asked for.
+    fn mark_all(&self) -> Result<Vec<Arc<Needed>>, CompareError> {
+        let designs = self.settings.designs.len();
+        // A design that is refused is refused before any time is spent.
+        for arm in 1..designs {
+            drop(self.build(arm, arm)?);
+        }
+        if !self.settings.only_needed {
+            return Ok(vec![Arc::default(); designs]);
+        }
+        let steps = (self.load.len() * designs) as u64;
+        let style = self.settings.style;
+        let mut progress = Progress::new(style, "marking needless faults", steps, "operations");
+        let mut needed = Vec::with_capacity(designs);
+        for arm in 0..designs {
+            let engine = self.build(arm, arm)?;
+            let marked = mark(self.load, &*engine, |ops| {
+                progress.advance(ops);
+                !self.interrupt.requested()
+            });
+            let marked = marked.ok_or(CompareError::Interrupted)?;
+            self.accept(self.settings.design(arm), &marked.tally)?;
+            needed.push(Arc::new(marked.needed));
+        }
+        progress.finish();
+        Ok(needed)
+    }
+
+    /// What `arm` needs of the load.
+    pub(super) fn needed(&self, arm: usize) -> Arc<Needed> {
+        // The control, beyond the last design, is the first once more.
+        Arc::clone(self.needed.get(arm).unwrap_or(&self.needed[super::A]))
+    }
+
+    fn of_arms<T>(&self, of: impl Fn(&Needed) -> T) -> Vec<T> {
+        let arms = 0..self.settings.arms();
+        arms.map(|arm| of(&self.needed(arm))).collect()
     }
 
     /// Where `slice` ends.
@@ -253,7 +306,7 @@ impl Run<'_> {
     /// wanted length.
     fn calibrate(&self, crew: &mut Crew<'_>) -> Result<Vec<Slice>, CompareError> {
         let wanted_ns = self.settings.slice_us.max(1) * 1000 * self.load.cpus() as u64;
-        let engine = self.build(super::A, 0)?;
+        let arm = self.make(super::A, 0)?;
         let mut progress = Progress::new(
             self.settings.style,
             "cutting into slices",
@@ -268,7 +321,7 @@ impl Run<'_> {
             if self.interrupt.requested() {
                 return Err(CompareError::Interrupted);
             }
-            let reading = crew.execute(&engine, &piece, Grain::Whole);
+            let reading = crew.execute(&arm, &piece, Grain::Whole);
             tally.add(&reading.tally);
             if tally.starved.is_some() {
                 break;
@@ -305,13 +358,13 @@ impl Run<'_> {
     ) -> Result<(), CompareError> {
         let others = self.settings.arms() as u64 - 1;
         for arm in 1..self.settings.arms() {
-            let engine = self.build(arm, arm)?;
+            let warming = self.make(arm, arm)?;
             let mut tally = Tally::default();
             for (number, slice) in (0u64..).zip(slices) {
                 if self.interrupt.requested() {
                     return Err(CompareError::Interrupted);
                 }
-                let reading = crew.execute(&engine, slice, Grain::Whole);
+                let reading = crew.execute(&warming, slice, Grain::Whole);
                 tally.add(&reading.tally);
                 if tally.starved.is_some() {
                     break;
@@ -335,7 +388,7 @@ impl Run<'_> {
     ) -> Result<(Vec<[ClassTime; CLASSES]>, Vec<MemoryAt>), CompareError> {
         progress.relabel("time by class");
         let arms = self.settings.arms();
-        let engines = self.build_all(1)?;
+        let all = self.make_all(1)?;
         let mut classes = vec![[ClassTime::default(); CLASSES]; arms];
         let mut tallies = vec![Tally::default(); arms];
         let orders = orders(slices.len(), arms, 0, self.settings.seed);
@@ -346,7 +399,7 @@ impl Run<'_> {
                 return Err(CompareError::Interrupted);
             }
             for arm in order {
-                let reading = crew.execute(&engines[arm], slice, Grain::ByClass);
+                let reading = crew.execute(&all[arm], slice, Grain::ByClass);
                 for (sum, part) in classes[arm].iter_mut().zip(&reading.classes) {
                     sum.cpu_ns += part.cpu_ns;
                     sum.intervals += part.intervals;
@@ -357,7 +410,7 @@ impl Run<'_> {
             if (number + 1).is_multiple_of(stride) || number + 1 == slices.len() {
                 memory.push(MemoryAt {
                     place: ends[number],
-                    held: [super::A, super::B].map(|arm| engines[arm].memory()),
+                    held: [super::A, super::B].map(|arm| all[arm].engine.memory()),
                 });
             }
             progress.advance(1);
@@ -378,11 +431,11 @@ impl Run<'_> {
         progress: &mut Progress,
     ) -> Result<Option<Pass>, CompareError> {
         let arms = self.settings.arms();
-        let engines = self.build_all(number)?.into_iter().enumerate();
-        let engines: Vec<Arc<dyn Engine>> = engines
-            .map(|(arm, engine)| self.builder.observe(arm, engine))
-            .collect();
-        *designs = engines.iter().map(|engine| engine.design()).collect();
+        let mut all = self.make_all(number)?;
+        for (number, arm) in all.iter_mut().enumerate() {
+            arm.engine = self.builder.observe(number, Arc::clone(&arm.engine));
+        }
+        *designs = all.iter().map(|arm| arm.engine.design()).collect();
         let mut pass = Pass {
             cpu_ns: vec![Vec::with_capacity(slices.len()); arms],
             wall_ns: vec![Vec::with_capacity(slices.len()); arms],
@@ -396,7 +449,7 @@ impl Run<'_> {
                 return Ok(None);
             }
             for arm in order {
-                let mut reading = crew.execute(&engines[arm], slice, Grain::Whole);
+                let mut reading = crew.execute(&all[arm], slice, Grain::Whole);
                 pass.cpu_ns[arm].push(reading.cpu_ns);
                 pass.wall_ns[arm].push(reading.wall_ns);
                 pass.laps[arm].append(&mut reading.laps);
@@ -404,24 +457,31 @@ impl Run<'_> {
             }
             progress.advance(1);
         }
-        for (arm, engine) in engines.iter().enumerate() {
-            self.accept(self.settings.design(arm), &pass.tallies[arm])?;
-            pass.counters.push(engine.counters());
-            pass.memory.push(engine.memory());
+        for (number, arm) in all.iter().enumerate() {
+            self.accept(self.settings.design(number), &pass.tallies[number])?;
+            pass.counters.push(arm.engine.counters());
+            pass.memory.push(arm.engine.memory());
         }
         Ok(Some(pass))
     }
 
-    /// Engines for all arms, arm `i` in arena `(i + pass) % arms`, made in an order
+    /// All arms with fresh engines, arm `i` in arena `(i + pass) % arms`, made in an order
     /// drawn for the pass: what lies where in the host's memory follows from it, and
     /// would otherwise stay with an arm through all passes.
-    fn build_all(&self, pass: usize) -> Result<Vec<Arc<dyn Engine>>, CompareError> {
+    fn make_all(&self, pass: usize) -> Result<Vec<Arm>, CompareError> {
         let arms = self.settings.arms();
-        let mut engines = vec![None; arms];
+        let mut all = vec![None; arms];
         for arm in build_order(arms, pass, self.settings.seed) {
-            engines[arm] = Some(self.build(arm, (arm + pass) % arms)?);
+            all[arm] = Some(self.make(arm, (arm + pass) % arms)?);
         }
-        Ok(engines.into_iter().flatten().collect())
+        Ok(all.into_iter().flatten().collect())
+    }
+
+    fn make(&self, arm: usize, arena: usize) -> Result<Arm, CompareError> {
+        Ok(Arm {
+            engine: self.build(arm, arena)?,
+            needed: self.needed(arm),
+        })
     }
 
     fn build(&self, arm: usize, arena: usize) -> Result<Arc<dyn Engine>, CompareError> {

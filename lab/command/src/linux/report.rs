@@ -13,7 +13,7 @@ use super::kinds::{JUDGED_FROM, core_is_slower};
 use super::summary::entered_ns;
 use crate::compare::{Judged, Reason, Verdict};
 use crate::report::Detail;
-use crate::report::figures::{bounds, told_from};
+use crate::report::figures::{bounds, made_up, told_from};
 use vellum_terminal::table::{Table, grouped};
 use vellum_terminal::text::wrapped;
 
@@ -337,6 +337,7 @@ fn verdict_text(judged: &Judged, ratio: &Figure) -> String {
     };
     if let Some(resolution) = &judged.resolution {
         text += &told_from(resolution);
+        text += &made_up(resolution);
     }
     text
 }

@@ -33,12 +33,18 @@ pub fn said(standing: Standing) -> String {
     }
 }
 
-/// Which differences are told, and what makes up the limit.
+/// Which differences are told.
 pub fn told_from(resolution: &Resolution) -> String {
     format!(
-        "Resolution: {:.2} %. A larger difference is told, a smaller one is not.\n  \
-         {:.2} % of it is chance, {:.2} % is how far an arm may stray.\n",
-        resolution.total() * 100.0,
+        "Resolution: {:.2} %. A larger difference is told, a smaller one is not.\n",
+        resolution.total() * 100.0
+    )
+}
+
+/// What makes up the limit.
+pub fn made_up(resolution: &Resolution) -> String {
+    format!(
+        "  {:.2} % of it is chance, {:.2} % is how far an arm may stray.\n",
         resolution.chance * 100.0,
         resolution.stray * 100.0,
     )

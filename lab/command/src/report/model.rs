@@ -1,22 +1,28 @@
 //! Everything a comparison found, in the form in which programs read it.
 
+use vellum_results::compare as results;
 use vellum_results::compare::{
     About, ClassRow, Compare, Count, Counted, CountedIn, CounterRow, Device, Divergences,
     KernbenchRow, MemoryRow,
 };
+use vellum_results::linux::EntryCost;
 use vellum_results::{Arms, Figure};
 
 use super::along::along;
 use super::names::Names;
 use super::{device, kernbench};
 use crate::compare::{
-    A, ARMS, Analysis, B, CONTROL, ClassTime, Counters, Estimate, Measurement, Pass,
+    A, ARMS, Analysis, B, CONTROL, ClassTime, Counters, Estimate, Measurement, Pass, WithEntries,
 };
 use crate::replay::Class;
 
 /// What no figure of a comparison contains.
 pub const NOT_MODELLED: &str = "trap and system call entry and exit, real inter-processor \
      interrupts, cache and TLB misses of user code, devices";
+
+/// The same of one with entries.
+const NOT_WITH_ENTRIES: &str = "real inter-processor interrupts, cache and TLB misses of user \
+     code (time that larger pages save there is not in this), devices";
 
 impl From<Estimate> for Figure {
     fn from(estimate: Estimate) -> Self {
@@ -54,14 +60,19 @@ pub fn comparison(
         control_ratio: analysis.control.into(),
         resolution: analysis.judged.resolution.map(|parts| parts.total()),
         verdict: analysis.judged.verdict,
+        entries: None,
         whole: None,
         clock_ns: measured.clock_ns,
         classes: class_rows(measured),
         counters: counter_rows(passes, measured.atomics.as_deref()),
         memory: memory_rows(passes),
-        divergences: Arms::of(|arm| Divergences {
-            explained: passes[0].tallies[arm].explained,
-            unexplained: passes[0].tallies[arm].unexplained,
+        divergences: Arms::of(|arm| {
+            let (left_out, rest) = (&measured.left_out[arm], &passes[0].tallies[arm]);
+            Divergences {
+                needless: left_out.explained + left_out.unexplained,
+                explained: left_out.explained + rest.explained,
+                unexplained: left_out.unexplained + rest.unexplained,
+            }
         }),
         kernbench: kernbench_rows(&about, measured, analysis),
         pass_cpu_ns: Arms::of(|arm| {
@@ -73,6 +84,22 @@ pub fn comparison(
         profile: None,
         about,
     }
+}
+
+/// Adds what the measurement says if entries count with `price`.
+pub fn count_entries(report: &mut Compare, price: EntryCost, with: &WithEntries) {
+    let figure = |arm: usize| with.cpu_ns[arm].into();
+    report.entries = Some(results::WithEntries {
+        price,
+        traps: Arms::of(|arm| with.traps[arm]),
+        calls: Arms::of(|arm| with.calls[arm]),
+        cpu_ns: Arms::of(figure),
+        ratio: with.ratio.into(),
+        control_ratio: with.control.into(),
+        resolution: with.judged.resolution.map(|parts| parts.total()),
+        verdict: with.judged.verdict,
+    });
+    report.not_modelled = NOT_WITH_ENTRIES.to_owned();
 }
 
 fn class_rows(measured: &Measurement) -> Vec<ClassRow> {

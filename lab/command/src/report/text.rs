@@ -2,16 +2,17 @@
 
 use std::fmt::Write;
 
-use super::figures::{bounds, told_from, uneven};
+use super::figures::{bounds, made_up, told_from, uneven};
 use super::names::Names;
 use super::published::{self, Format};
 use super::replay::FRAMES;
 use super::{Detail, device, kernbench};
 use crate::compare::{ARMS, Reason, Resolution, Verdict};
+use crate::replay::Class;
 use crate::stats::bootstrap::LEAST_PASSES;
 use vellum_profile::diffprofile;
 use vellum_results::Figure;
-use vellum_results::compare::{ClassRow, Compare, Count, CountedIn, CounterRow};
+use vellum_results::compare::{ClassTime, Compare, Count, CountedIn, CounterRow};
 use vellum_terminal::table::{Table, grouped, marked};
 use vellum_terminal::text::{mib, plural, wrapped};
 
@@ -28,8 +29,11 @@ pub fn render(report: &Compare, resolution: Option<&Resolution>, detail: Detail)
         Detail::Full => {
             let sections = [
                 header(report, detail),
-                times(report) + &with_device(report),
-                verdict(report, resolution),
+                times(report)
+                    + &with_entries(report)
+                    + &not_in_these(report)
+                    + &with_device(report),
+                verdict(report, resolution, detail),
                 classes(report),
                 counters(report),
                 memory(report),
@@ -45,8 +49,12 @@ pub fn render(report: &Compare, resolution: Option<&Resolution>, detail: Detail)
 fn summary(report: &Compare, resolution: Option<&Resolution>) -> String {
     let sections = [
         header(report, Detail::Summary),
-        verdict(report, resolution),
-        times(report) + &with_device(report),
+        verdict(report, resolution, Detail::Summary),
+        match report.entries {
+            Some(_) => with_entries(report),
+            None => times(report),
+        } + &not_in_these(report)
+            + &with_device(report),
         where_it_is(report) + &peaks(report) + MORE,
     ];
     sections.join("\n")
@@ -58,25 +66,26 @@ const MORE: &str = "--details prints time by class, every count, memory by what 
 
 /// The classes whose time differs by more than the control strays, those that differ most first.
 fn where_it_is(report: &Compare) -> String {
-    let change = |row: &ClassRow| row.cpu_ns.b as f64 - row.cpu_ns.a as f64;
-    let mut proven: Vec<&ClassRow> = report.classes.iter().filter(|row| differs(row)).collect();
-    proven.sort_by(|one, other| change(other).abs().total_cmp(&change(one).abs()));
-    let shown: Vec<String> = proven
+    let change = |row: &ClassTime<'_>| row.ns.b - row.ns.a;
+    let mut differing = report.class_times();
+    differing.retain(ClassTime::differs);
+    differing.sort_by(|one, other| change(other).abs().total_cmp(&change(one).abs()));
+    let shown: Vec<String> = differing
         .iter()
         .take(CLASSES_SHOWN)
         .map(|row| {
             format!(
                 "{} {} ms (of {:.2})",
                 row.class,
-                change_ms(row.cpu_ns.a, row.cpu_ns.b),
-                row.cpu_ns.a as f64 / 1e6
+                change_ms(row.ns.a, row.ns.b),
+                row.ns.a / 1e6
             )
         })
         .collect();
     match shown.is_empty() {
         true => "No class of operations differs by more than the control strays.\n".to_owned(),
         false => wrapped(&format!(
-            "Where, in one separate pass, B - A by class: {}.",
+            "Where in the core, by shares of one separate pass, B - A by class: {}.",
             shown.join(", ")
         )),
     }
@@ -155,7 +164,23 @@ fn header(report: &Compare, detail: Detail) -> String {
             grouped(b.unexplained),
         );
     }
-    text
+    text + &left_out(report)
+}
+
+/// Recorded faults that are not executed, if there are any.
+fn left_out(report: &Compare) -> String {
+    let (a, b) = (&report.divergences.a, &report.divergences.b);
+    if a.needless + b.needless == 0 {
+        return String::new();
+    }
+    let mut classes = report.classes.iter();
+    let faults = classes.find(|row| row.class == Class::Fault.name());
+    wrapped(&format!(
+        "Left out, because the design has mapped the page: A {}, B {}{} recorded faults.",
+        grouped(a.needless),
+        grouped(b.needless),
+        faults.map_or_else(String::new, |row| format!(" of {}", grouped(row.ops))),
+    ))
 }
 
 fn names(report: &Compare) -> Names {
@@ -203,11 +228,67 @@ fn times(report: &Compare) -> String {
         Verdict::NotProven(_) => "",
         _ => "* less; the verdict says how surely.\n",
     };
+    format!("{}{legend}\n{}", table.render(0), ratios.render(0))
+}
+
+fn not_in_these(report: &Compare) -> String {
+    wrapped(&format!("Not in these times: {}.", report.not_modelled))
+}
+
+/// What it takes with entries into the kernel, beside the core alone, if they were counted.
+fn with_entries(report: &Compare) -> String {
+    let Some(with) = &report.entries else {
+        return String::new();
+    };
+    let interval = format!("{:.0} % interval", report.about.confidence * 100.0);
+    let columns = [
+        "CPU time",
+        "core s",
+        "faults",
+        "calls",
+        "with entries",
+        &interval,
+    ];
+    let mut table = Table::new(&columns);
+    let names = names(report);
+    let labels = [names.named(0, "A"), names.named(1, "B"), "A'".to_owned()];
+    for (arm, label) in labels.into_iter().enumerate() {
+        let time = with.cpu_ns.list()[arm].in_units_of(1e9);
+        table.row(vec![
+            label,
+            format!("{:.4}", report.cpu_ns.list()[arm].value / 1e9),
+            grouped(*with.traps.list()[arm]),
+            grouped(*with.calls.list()[arm]),
+            format!("{:.4}", time.value),
+            bounds(&time, 4),
+        ]);
+    }
+    for (name, core, figure) in [
+        ("B / A", &report.ratio, &with.ratio),
+        (
+            "A' / A (control)",
+            &report.control_ratio,
+            &with.control_ratio,
+        ),
+    ] {
+        table.row(vec![
+            name.to_owned(),
+            format!("{:.4}", core.value),
+            String::new(),
+            String::new(),
+            format!("{:.4}", figure.value),
+            bounds(figure, 4),
+        ]);
+    }
+    let price = &with.price;
     format!(
-        "{}{legend}\n{}{}",
+        "{}{}",
         table.render(0),
-        ratios.render(0),
-        wrapped(&format!("Not in these times: {}.", report.not_modelled)),
+        wrapped(&format!(
+            "Entering the kernel and returning counts with {:.0} ns a fault and {:.0} ns a call, as \
+             measured in this run ({}).",
+            price.trap_ns, price.syscall_ns, price.trap_method
+        ))
     )
 }
 
@@ -246,30 +327,47 @@ fn with_device(report: &Compare) -> String {
 }
 
 /// Milliseconds with a sign, except for what rounds to nothing.
-fn change_ms(from_ns: u64, to_ns: u64) -> String {
-    let text = format!("{:+.2}", (to_ns as f64 - from_ns as f64) / 1e6);
+fn change_ms(from_ns: f64, to_ns: f64) -> String {
+    let text = format!("{:+.2}", (to_ns - from_ns) / 1e6);
     match text.as_str() {
         "+0.00" | "-0.00" => "0.00".to_owned(),
         _ => text,
     }
 }
 
-fn verdict(report: &Compare, resolution: Option<&Resolution>) -> String {
-    let mut text = match report.verdict {
+fn verdict(report: &Compare, resolution: Option<&Resolution>, detail: Detail) -> String {
+    let found = report.conclusion();
+    let mut text = match found.verdict {
         Verdict::NotProven(reason) => not_proven(reason, report),
-        _ => difference(&report.ratio),
+        _ => format!(
+            "Verdict: difference. {}.\n",
+            difference(found.ratio, report.entries.is_some())
+        ),
     };
+    text += &in_the_core(report);
     if let Some(resolution) = resolution {
         text += &told_from(resolution);
+        if detail == Detail::Full {
+            text += &made_up(resolution);
+        }
     }
     text + &wrapped(&format!("Of the whole: {}", report.of_the_whole()))
 }
 
-fn difference(ratio: &Figure) -> String {
+/// What is said of the core alone, where the verdict has entries.
+fn in_the_core(report: &Compare) -> String {
+    match (&report.entries, report.verdict) {
+        (None, _) => String::new(),
+        (Some(_), Verdict::NotProven(_)) => "In the core alone: no difference proven.\n".to_owned(),
+        (Some(_), _) => format!("In the core alone: {}.\n", difference(&report.ratio, false)),
+    }
+}
+
+fn difference(ratio: &Figure, has_entries: bool) -> String {
     let percent = |ratio: f64| (ratio - 1.0).abs() * 100.0;
     let word = if ratio.value < 1.0 { "less" } else { "more" };
     let mut text = format!(
-        "Verdict: difference. B needs {:.2} % {word} CPU time than A",
+        "B needs {:.2} % {word} CPU time than A",
         percent(ratio.value)
     );
     if let (Some(low), Some(high)) = (ratio.low, ratio.high) {
@@ -279,7 +377,10 @@ fn difference(ratio: &Figure) -> String {
         };
         let _ = write!(text, " ({:.2} to {:.2} %)", percent(near), percent(far));
     }
-    text + ".\n"
+    if has_entries {
+        text += ", entries included";
+    }
+    text
 }
 
 fn not_proven(reason: Reason, report: &Compare) -> String {
@@ -297,58 +398,47 @@ fn not_proven(reason: Reason, report: &Compare) -> String {
     format!("Verdict: no difference proven.\n  {sentence}\n")
 }
 
-/// Differences by class count only beyond what the control shows in that class.
+/// Classes have shares of the times that the verdict is on, so that they add up to them.
 fn classes(report: &Compare) -> String {
     let mut table = Table::new(&[
         "Time by class (ms)",
         "operations",
-        "A  ",
-        "B  ",
+        "A",
+        "B",
         "B - A",
-        "+/- (A' - A)",
+        "A %",
+        "B %",
         "A ns/op",
         "B ns/op",
     ]);
-    let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
-    for row in &report.classes {
-        let (a, b, control) = (row.cpu_ns.a, row.cpu_ns.b, row.cpu_ns.control);
-        let proven = differs(row);
-        let per_op = |ns: u64| format!("{:.0}", ns as f64 / row.ops as f64);
+    let times = report.class_times();
+    let (a, b) = (report.cpu_ns.a.value, report.cpu_ns.b.value);
+    let mut row = |name: &str, ops: u64, [of_a, of_b]: [f64; 2]| {
+        let per_op = |ns: f64| format!("{:.0}", ns / ops.max(1) as f64);
         table.row(vec![
-            row.class.to_owned(),
-            grouped(row.ops),
-            marked(ms(a), proven && a < b),
-            marked(ms(b), proven && b < a),
-            change_ms(a, b),
-            ms(a.abs_diff(control)),
-            per_op(a),
-            per_op(b),
+            name.to_owned(),
+            grouped(ops),
+            format!("{:.2}", of_a / 1e6),
+            format!("{:.2}", of_b / 1e6),
+            change_ms(of_a, of_b),
+            format!("{:.1}", 100.0 * of_a / a),
+            format!("{:.1}", 100.0 * of_b / b),
+            per_op(of_a),
+            per_op(of_b),
         ]);
+    };
+    for class in &times {
+        row(class.class, class.ops, [class.ns.a, class.ns.b]);
     }
-    let sum = |time: fn(&ClassRow) -> u64| report.classes.iter().map(time).sum::<u64>();
-    let (a, b) = (sum(|row| row.cpu_ns.a), sum(|row| row.cpu_ns.b));
-    let control = sum(|row| row.cpu_ns.control);
-    table.row(vec![
-        "total".to_owned(),
-        grouped(report.ops as u64),
-        marked(ms(a), false),
-        marked(ms(b), false),
-        change_ms(a, b),
-        ms(a.abs_diff(control)),
-    ]);
-    format!(
-        "{}From one separate pass, each run of operations of one class timed by itself; {} ns of \
-         clock\ncost taken off each of {} intervals. * less, by more than the control strays.\n",
-        table.render(0),
-        report.clock_ns,
+    row("total", report.ops as u64, [a, b]);
+    let text = wrapped(&format!(
+        "Shares of the time in the core, taken from one separate pass, in which each run of \
+         operations of one class was timed by itself: {} intervals, {} ns of clock cost taken off \
+         each. They have no interval of their own.",
         grouped(report.classes.iter().map(|row| row.intervals).sum()),
-    )
-}
-
-/// Whether the time of a class differs by more than the control strays.
-fn differs(row: &ClassRow) -> bool {
-    let time = &row.cpu_ns;
-    time.a.abs_diff(time.b) > time.a.abs_diff(time.control)
+        report.clock_ns,
+    ));
+    table.render(0) + &text
 }
 
 fn counters(report: &Compare) -> String {
@@ -446,20 +536,16 @@ fn kernbench_block(report: &Compare) -> String {
 }
 
 fn profile(report: &Compare) -> String {
-    let ticks = |time: fn(&ClassRow) -> u64| -> Vec<(&str, u64)> {
-        let mut ticks: Vec<(&str, u64)> = report
-            .classes
+    let times = report.class_times();
+    let ticks = |ns: fn(&ClassTime<'_>) -> f64| -> Vec<(&str, u64)> {
+        let ticks = times
             .iter()
-            .map(|row| (row.class.as_str(), time(row) / 1000))
-            .collect();
+            .map(|row| (row.class, (ns(row) / 1e3).round() as u64));
+        let mut ticks: Vec<(&str, u64)> = ticks.collect();
         ticks.push(("total", ticks.iter().map(|entry| entry.1).sum()));
         ticks
     };
-    let lines = diffprofile::lines(
-        &ticks(|row| row.cpu_ns.a),
-        &ticks(|row| row.cpu_ns.b),
-        PROFILE_ENDS,
-    );
+    let lines = diffprofile::lines(&ticks(|row| row.ns.a), &ticks(|row| row.ns.b), PROFILE_ENDS);
     let mut text = "diffprofile (time by class in us, + worse in B)\n".to_owned();
     for line in lines {
         text.push_str(&line);

@@ -77,6 +77,7 @@ fn of_workload(
         style: setting.style,
         divergence_limit: 0.01,
         by_class: false,
+        only_needed: false,
     };
     let arenas = Arenas::new(settings.arms(), 1, RAM);
     let profiler = sampled::profiler(DEFAULT_RATE_HZ)?;

@@ -4,6 +4,7 @@
 mod engines;
 mod level;
 mod method;
+mod needless;
 mod report;
 mod synthetic;
 mod verdicts;

@@ -85,13 +85,15 @@ and TLB misses of user code, devices.
 Verdict: difference. B needs 1.00 % more CPU time than A (1.00 to 1.00 %).
 Resolution: 0.00 %. A larger difference is told, a smaller one is not.
   0.00 % of it is chance, 0.00 % is how far an arm may stray.
+Of the whole: unknown, since the recording has no CPU times.
 
-Time by class (ms)  operations       A         B    B - A  +/- (A' - A)  A ns/op  B ns/op
-fault                    9,900   99.00     99.00     0.00          0.00    10000    10000
-exit                         1    1.00 *    2.00    +1.00          0.00  1000000  2000000
-total                    9,901  100.00    101.00    +1.00          0.00
-From one separate pass, each run of operations of one class timed by itself; 0 ns of clock
-cost taken off each of 79 intervals. * less, by more than the control strays.
+Time by class (ms)  operations       A       B  B - A    A %    B %  A ns/op  B ns/op
+fault                    9,900   99.00   99.00   0.00   99.0   98.0    10000    10000
+exit                         1    1.00    2.00  +1.00    1.0    2.0  1000000  2000000
+total                    9,901  100.00  101.00  +1.00  100.0  100.0    10100    10201
+Shares of the time in the core, taken from one separate pass, in which each run of operations of
+one class was timed by itself: 79 intervals, 0 ns of clock cost taken off each. They have no
+interval of their own.
 
 Events in one pass  A slow=1.0    B slow=2.0    B - A
 operations               9,901         9,901        0

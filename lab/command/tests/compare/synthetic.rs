@@ -233,6 +233,7 @@ impl Bench {
             style: Style::Quiet,
             divergence_limit: 0.01,
             by_class: true,
+            only_needed: false,
         };
         measure(load, self, &*self.clock, &settings, &self.interrupt)
     }

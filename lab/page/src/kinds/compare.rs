@@ -11,13 +11,15 @@ use crate::draw::standalone::Picture;
 use crate::grid::{Cell, Grid};
 use crate::words;
 use vellum_results::Arms;
-use vellum_results::compare::{ClassRow, Compare, Count, KernbenchRow, MemoryRow};
+use vellum_results::compare::{
+    ClassTime, Compare, Conclusion, Count, KernbenchRow, MemoryRow, WithEntries,
+};
 
 /// Shows a comparison.
 pub fn show(compare: &Compare) -> Shown {
     let names = names(compare);
     let mut sections = vec![
-        Section::new("CPU time in the core", ratios(compare, &names)),
+        Section::new("CPU time", ratios(compare, &names)),
         Section::new("Passes", passes(compare, &names)),
     ];
     if !compare.classes.is_empty() {
@@ -66,17 +68,18 @@ fn names(compare: &Compare) -> [Named; 3] {
 
 fn answer(compare: &Compare) -> Answer {
     let about = &compare.about;
+    let found = compare.conclusion();
     Answer {
         sentence: arms::sentence(
             (words::design(&about.a), words::design(&about.b)),
-            &compare.ratio,
-            compare.verdict,
-            "CPU time in the core",
+            found.ratio,
+            found.verdict,
+            compare.what_is_compared(),
         ),
-        ratio: Some(compare.ratio),
-        control: Some(compare.control_ratio),
-        resolution: compare.resolution,
-        told: Some(compare.verdict.is_difference()),
+        ratio: Some(*found.ratio),
+        control: Some(*found.control_ratio),
+        resolution: found.resolution,
+        told: Some(found.verdict.is_difference()),
         warning: compare.interrupted.then(|| {
             format!(
                 "Interrupted: the figures are of the {} that were complete, of {}.",
@@ -88,30 +91,20 @@ fn answer(compare: &Compare) -> Answer {
 }
 
 fn ratios(compare: &Compare, names: &[Named; 3]) -> Markup {
-    let (unit, divisor) = words::time_unit(compare.cpu_ns.a.value);
-    let one = vellum_results::Figure {
-        value: 1.0,
-        ..Default::default()
+    let core = Conclusion {
+        cpu_ns: &compare.cpu_ns,
+        ratio: &compare.ratio,
+        control_ratio: &compare.control_ratio,
+        resolution: compare.resolution,
+        verdict: compare.verdict,
     };
-    let says = ["base", arms::says(compare.verdict), "control"];
-    let ratios = [one, compare.ratio, compare.control_ratio];
-    let resolutions = [None, compare.resolution, None];
-    let rows: Vec<RatioRow> = names
-        .iter()
-        .zip(compare.cpu_ns.list())
-        .enumerate()
-        .map(|(arm, (named, time))| RatioRow {
-            named: named.clone(),
-            time: time.in_units_of(divisor),
-            ratio: ratios[arm],
-            resolution: resolutions[arm],
-            says: says[arm].to_owned(),
-        })
-        .collect();
     html! {
-        (arms::ratios(
-            &rows,
-            &format!("CPU time, {unit}"),
+        @if let Some(with) = &compare.entries {
+            (table_of_ratios(&compare.conclusion(), names, &entries_caption(with)))
+        }
+        (table_of_ratios(
+            &core,
+            names,
             "CPU time in the core, all simulated CPUs together. Shaded: what is too near to 1 to be told \
              from it in this run."
         ))
@@ -122,6 +115,42 @@ fn ratios(compare: &Compare, names: &[Named; 3]) -> Markup {
     }
 }
 
+fn entries_caption(with: &WithEntries) -> String {
+    let (traps, calls) = (&with.traps, &with.calls);
+    let [a, b, met, made] =
+        [traps.a, traps.b, calls.a, calls.b].map(vellum_terminal::table::grouped);
+    format!(
+        "CPU time in the core and of entering the kernel, at {} ns a fault and {} ns a call as measured in \
+         this run: A {a} faults and {met} calls, B {b} and {made}.",
+        words::number(with.price.trap_ns),
+        words::number(with.price.syscall_ns),
+    )
+}
+
+fn table_of_ratios(found: &Conclusion<'_>, names: &[Named; 3], caption: &str) -> Markup {
+    let (unit, divisor) = words::time_unit(found.cpu_ns.a.value);
+    let one = vellum_results::Figure {
+        value: 1.0,
+        ..Default::default()
+    };
+    let says = ["base", arms::says(found.verdict), "control"];
+    let ratios = [one, *found.ratio, *found.control_ratio];
+    let resolutions = [None, found.resolution, None];
+    let rows: Vec<RatioRow> = names
+        .iter()
+        .zip(found.cpu_ns.list())
+        .enumerate()
+        .map(|(arm, (named, time))| RatioRow {
+            named: named.clone(),
+            time: time.in_units_of(divisor),
+            ratio: ratios[arm],
+            resolution: resolutions[arm],
+            says: says[arm].to_owned(),
+        })
+        .collect();
+    arms::ratios(&rows, &format!("CPU time, {unit}"), caption)
+}
+
 /// The answer, ratios, passes and the difference along the trace as one picture.
 pub fn picture(compare: &Compare) -> Picture {
     let names = names(compare);
@@ -129,13 +158,18 @@ pub fn picture(compare: &Compare) -> Picture {
     let answer = answer(compare);
     let (arms, unit) = times_of_passes(compare, &names);
     let charts = [
-        arms::passes_chart(&arms, &format!("each pass: CPU time, {unit}"), "passes"),
+        arms::passes_chart(
+            &arms,
+            &format!("each pass: CPU time in the core, {unit}"),
+            "passes",
+        ),
         compare
             .along
             .as_ref()
             .map(|along| along::chart(along, &names)),
     ];
-    let resolution = compare.resolution.map_or_else(String::new, |share| {
+    let found = compare.conclusion();
+    let resolution = found.resolution.map_or_else(String::new, |share| {
         format!("; differences above {} are told", words::percent(share))
     });
     Picture {
@@ -146,10 +180,10 @@ pub fn picture(compare: &Compare) -> Picture {
             words::plural(compare.passes as u64, "pass", "passes")
         )],
         ratios: vec![
-            (names[1].arm, "B / A".to_owned(), compare.ratio),
-            (names[2].arm, "A' / A".to_owned(), compare.control_ratio),
+            (names[1].arm, "B / A".to_owned(), *found.ratio),
+            (names[2].arm, "A' / A".to_owned(), *found.control_ratio),
         ],
-        resolution: compare.resolution,
+        resolution: found.resolution,
         charts: charts.into_iter().flatten().collect(),
     }
 }
@@ -178,42 +212,38 @@ fn times_of_passes(
 }
 
 fn classes(compare: &Compare, names: &[Named; 3]) -> Markup {
-    let most = |row: &ClassRow| *row.cpu_ns.list().into_iter().max().unwrap_or(&0);
-    let largest = compare.classes.iter().map(most).max().unwrap_or(0) as f64;
+    let most = |row: &ClassTime<'_>| row.ns.a.max(row.ns.b);
+    let mut rows = compare.class_times();
+    let largest = rows.iter().map(most).fold(0.0, f64::max);
     // The smaller ones are to be read, too.
     let (unit, divisor) = words::time_unit(largest / 100.0);
-    let mut rows: Vec<&ClassRow> = compare.classes.iter().collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(most(row)));
+    rows.sort_by(|one, other| most(other).total_cmp(&most(one)));
     let mut grid = Grid::new(
-        "time by class of operation, from a pass of its own that is timed finely: read it as shares. \
-         The control says how far the same design is from itself here",
+        "time by class of operation: shares of the time in the core, taken from a pass of its own that is \
+         timed finely. They have no interval",
     )
     .text("class")
     .number("operations");
-    for named in names {
+    for named in &names[..2] {
         grid = grid.number(format!("{}, {unit}", named.label));
     }
     grid = grid
         .number(format!("B \u{2212} A, {unit}"))
-        .number(format!("A' \u{2212} A, {unit}"))
-        .picture(html! { "A, B and A' as bars" });
-    for row in rows {
-        let times = &row.cpu_ns;
-        let list = times.list().map(|&ns| ns as f64 / divisor);
-        let (change, stray) = (list[1] - list[0], list[2] - list[0]);
+        .picture(html! { "A and B as bars" });
+    for row in &rows {
+        let list = [row.ns.a / divisor, row.ns.b / divisor];
+        let change = list[1] - list[0];
         let mut cells = vec![
-            Cell::text(&row.class),
+            Cell::text(row.class),
             Cell::number(row.ops as f64, vellum_terminal::table::grouped(row.ops)),
         ];
         cells.extend(list.map(|time| Cell::number(time, words::number(time))));
         cells.push(Cell::number(change, words::signed(change)));
-        cells.push(Cell::number(stray, words::signed(stray)));
         let title = format!(
-            "{}: A {}, B {}, A' {} {unit}",
+            "{}: A {}, B {} {unit}",
             row.class,
             words::number(list[0]),
             words::number(list[1]),
-            words::number(list[2])
         );
         let bars: Vec<(Arm, f64)> = names.iter().zip(list).map(|(n, t)| (n.arm, t)).collect();
         cells.push(arms::bar_cell(&bars, largest / divisor, &title));

@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 
+use vellum::addr::Vpn;
 use vellum::platform::CpuId;
+use vellum::probe::is_mapped_for;
 use vellum::rmap::ReverseMap;
 use vellum::table::X86_64;
 use vellum_description::Description;
-use vellum_engine::op::{Divergence, Op, SpaceSlot};
+use vellum_engine::op::{Access, Call, Divergence, Op, SpaceSlot};
 use vellum_sim::{Board, Cpu, CpuTotals};
 
 use super::account::Use;
@@ -299,13 +301,71 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
         None
     }
 
-    /// Executes the task's next operation, and wakes who waited for it.
+    /// Executes the task's next operation, and wakes who waited for it. What programs do without
+    /// a fault takes no time.
     fn execute(&mut self, task: u32, op: &Op) {
+        let how = match *op {
+            Op::Touch {
+                space,
+                page,
+                access,
+            } => match self.mapped_by(space, page, access) {
+                None => self.carry_out(task, op),
+                needless => needless,
+            },
+            Op::Call(Call::Access {
+                space,
+                page,
+                pages,
+                access,
+            }) => {
+                let mut pages = page..page.saturating_add(pages);
+                pages.find_map(|page| self.use_page(task, space, page, access))
+            }
+            _ => self.carry_out(task, op),
+        };
+        self.complete(task, op, how);
+    }
+
+    /// A program's use of a page, which faults if it has to. Returns how the fault failed, if it
+    /// did.
+    fn use_page(
+        &mut self,
+        task: u32,
+        space: SpaceSlot,
+        page: u64,
+        access: Access,
+    ) -> Option<Divergence> {
+        let touch = Op::Touch {
+            space,
+            page,
+            access,
+        };
+        if self.mapped_by(space, page, access).is_some() {
+            return None;
+        }
+        let how = self.carry_out(task, &touch);
+        self.charge(Use::System);
+        how
+    }
+
+    /// What has mapped a page with the right to an access, so that the access does not fault. A
+    /// program finds out without the kernel, and in no time that is not its own. It is the CPU's
+    /// turn: what others did before is there.
+    fn mapped_by(&self, space: SpaceSlot, page: u64, access: Access) -> Option<Divergence> {
+        let space = self.machine.executor.space(space).ok()?;
+        let access = crate::executor::access(access);
+        self.cpu.unreported(|| {
+            is_mapped_for(space, Vpn(page), access)
+                .then(|| Executor::<Board, X86_64, R>::mapped_by(space, Vpn(page)))
+        })
+    }
+
+    /// Enters the kernel, executes an operation there, and returns how it went otherwise than
+    /// recorded, if it did.
+    fn carry_out(&mut self, task: u32, op: &Op) -> Option<Divergence> {
         let Machine {
-            kernel,
-            executor,
-            prices,
-            ..
+            executor, prices, ..
         } = self.machine;
         self.cpu.begin(kind_of(op));
         self.enter(task, op);
@@ -317,6 +377,12 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
         if let Op::FileRead { pages, .. } = *op {
             self.cpu.compute_ps(pages.saturating_mul(prices.copy));
         }
+        how
+    }
+
+    /// Ends an operation that went so, and wakes who waited for it.
+    fn complete(&mut self, task: u32, op: &Op, how: Option<Divergence>) {
+        let Machine { kernel, prices, .. } = self.machine;
         if let Op::Exec { new, .. } = *op {
             kernel.borrow_mut().tasks[task as usize].space = Some(new);
             self.load(Some(new));

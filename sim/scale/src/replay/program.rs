@@ -1,6 +1,6 @@
 //! What the tasks of a workload do, and what they wait for.
 
-use vellum_engine::op::Op;
+use vellum_engine::op::{Call, Op};
 
 /// A whole workload.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -216,7 +216,11 @@ impl TaskStream {
     }
 
     fn check_ops(&self, task: usize) -> Result<(), Flaw> {
-        let hosted = |op: &Op| matches!(op, Op::Call(_) | Op::Lap { .. } | Op::EmptyCaches);
+        let hosted = |op: &Op| match op {
+            Op::Call(call) => !matches!(call, Call::Access { .. }),
+            Op::Lap { .. } | Op::EmptyCaches => true,
+            _ => false,
+        };
         match self.ops.iter().position(hosted) {
             None => Ok(()),
             Some(number) => Err(Flaw::Op {

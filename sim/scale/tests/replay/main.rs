@@ -2,6 +2,7 @@
 //! and that what cannot go on is an error.
 
 mod mixed;
+mod needless;
 
 use vellum_description::Description;
 use vellum_engine::op::{

@@ -1,5 +1,7 @@
 //! What a space shows, region by region and page by page.
 
+#[cfg(any(test, feature = "probe"))]
+use crate::addr::Access;
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
 #[cfg(any(test, feature = "probe"))]
 use crate::design::Superpages;
@@ -103,6 +105,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let frame = F::frame(entry, level).offset(within as u32);
             (frame, F::prot(entry, level))
         })
+    }
+
+    /// [`is_mapped_for`](crate::probe::is_mapped_for).
+    #[cfg(any(test, feature = "probe"))]
+    pub(crate) fn is_mapped_for(&self, id: SpaceId, page: Vpn, access: Access) -> bool {
+        if page >= F::USER_END {
+            return false;
+        }
+        let pin = self.pin();
+        let Some(space) = self.find_space(id) else {
+            return false;
+        };
+        let (entry, level) = self.tables(&pin, space).peek(page);
+        F::is_mapped(entry) && F::prot(entry, level).allows(access)
     }
 
     /// [`came_in_superpage`](crate::probe::came_in_superpage).

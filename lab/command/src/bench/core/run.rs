@@ -86,6 +86,7 @@ pub fn take(
         style: request.style,
         divergence_limit: machine.divergence_limit,
         by_class: false,
+        only_needed: false,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes).with_low(request.low_bytes);
     let arenas = arenas

@@ -146,11 +146,10 @@ impl<'a> Translator<'a> {
         self.fold_and_dispatch(task, next)
     }
 
-    /// Translates a sample of accessed marks. The task may have ended meanwhile. Simulated CPUs
-    /// have no accesses of programs.
+    /// Translates a sample of accessed marks. The task may have ended meanwhile.
     fn sample(&mut self, task: usize, next: &Next) -> Done {
         let Task { started, ended, .. } = self.tasks[task];
-        match started && !ended && self.options.streams != Streams::ByTask {
+        match started && !ended {
             true => self.fold_and_dispatch(task, next),
             false => Ok(()),
         }
@@ -233,10 +232,7 @@ impl<'a> Translator<'a> {
             repairs: self.repairs,
             peak_pages: self.memory.peak(),
             service: self.header.cpu_times.then_some(self.service),
-            accesses: match self.options.streams {
-                Streams::ByCpu(_) => self.header.accesses,
-                Streams::ByTask => None,
-            },
+            accesses: self.header.accesses,
         }
     }
 

@@ -9,6 +9,7 @@ mod json;
 mod man;
 mod pairs;
 mod peers;
+mod repeat;
 mod site;
 mod slurm;
 mod snapshot_server;
@@ -61,6 +62,8 @@ enum Chore {
     /// Build the documentation site: docs/, the other documents and the API documentation,
     /// with every link checked
     Site(site::Args),
+    /// Make comparisons again and again, and say whether their intervals agree
+    Repeat(repeat::Args),
     /// Test `vellum sweep --slurm` on a real cluster on this machine; installs Debian's
     /// packages of Slurm if they are missing (needs root)
     Slurm,
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Chore::Json(args) => json::run(&args),
         Chore::Deb(args) => deb::run(&args),
         Chore::Site(args) => site::run(&args),
+        Chore::Repeat(args) => repeat::run(&args),
         Chore::Slurm => slurm::run(),
         Chore::ValidateSim(args) => validate_sim::run(&args),
         Chore::VerifyReclaim(args) => verify_reclaim::run(&args),

@@ -90,8 +90,8 @@ fn faults_in_a_superpage_are_left_out_after_the_first() {
         .map(|entered| entered.traps)
         .collect();
     assert_eq!(traps, [1024, 2, 1024]);
-    for arm in 0..3 {
-        assert_eq!(counter(&found, arm, "faults"), traps[arm]);
+    for (arm, traps) in traps.into_iter().enumerate() {
+        assert_eq!(counter(&found, arm, "faults"), traps);
         assert_eq!(counter(&found, arm, "spurious faults"), 0);
     }
     // They are operations all the same, which take no time.

@@ -25,6 +25,16 @@ pub fn choose(given: Option<u64>, needed: u64, machines: usize) -> u64 {
     })
 }
 
+/// Whether the host can back all memory of `machines` machines of `ram` bytes at once, as it can
+/// unless they were asked to be larger than [`choose`] would have them.
+pub fn can_be_backed(ram: u64, machines: usize) -> bool {
+    host_has_left().is_some_and(|left| is_within(ram, left, machines))
+}
+
+fn is_within(ram: u64, left: u64, machines: usize) -> bool {
+    ram <= share_of(left, machines)
+}
+
 fn share_of(left: u64, machines: usize) -> u64 {
     let share = left / 4 * 3 / machines.max(1) as u64;
     (share / STEP).max(1) * STEP
@@ -246,6 +256,13 @@ mod tests {
         assert_eq!(share_of(0, 3), STEP, "never nothing");
         let left = host_has_left().expect("Linux says so");
         assert!(left > MIB && choose(None, u64::MAX, 1) < left);
+    }
+
+    #[test]
+    fn machines_that_the_host_cannot_back_at_once_are_known() {
+        assert!(is_within(4 << 30, 16 << 30, 3));
+        assert!(!is_within((4 << 30) + STEP, 16 << 30, 3));
+        assert!(can_be_backed(MIB, 1) && !can_be_backed(u64::MAX, 1));
     }
 
     #[test]

@@ -160,14 +160,10 @@ pub fn rows(lists: &[Vec<Vec<(&'static str, u64)>>]) -> Vec<Row> {
 /// Findings with how they were asked for.
 pub fn result(request: &Request, findings: &Findings) -> Bench {
     let sizes = request.sizes.iter();
-    let on = match request.on {
-        On::Core => "core",
-        On::Linux => "linux",
-    };
     Bench {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         benchmark: request.benchmark.name.to_owned(),
-        on: on.to_owned(),
+        on: request.on.name().to_owned(),
         about: About {
             passes: request.passes,
             ram_bytes: request.ram_bytes.filter(|_| request.on == On::Core),

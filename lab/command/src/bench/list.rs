@@ -1,6 +1,8 @@
 //! The benchmarks that there are.
 
-use super::{Benchmark, PRESSURE, Size, Variant};
+use super::core::{self, traces};
+use super::host::{self, buildkernel, forkfault, kernbench, lat_mmap, loopdd, sdet};
+use super::{Benchmark, PRESSURE, Replayed, Size, Variant, reclaim, rmap_test, tmpfs};
 
 const fn size(name: &'static str, default: u64, summary: &'static str) -> Size {
     Size {
@@ -71,14 +73,27 @@ const FILES: &[Variant] = &[
     ),
 ];
 
+/// What most benchmarks have in common.
+const BASE: Benchmark = Benchmark {
+    name: "",
+    summary: "",
+    core: None,
+    linux: None,
+    sim: None,
+    designs: RMAP,
+    ram_bytes: GIB,
+    sizes: &[],
+    variants: &[],
+};
+
 /// Every benchmark, in the order of `vellum bench --list`.
 pub const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "kernbench",
         summary: "a kernel build under three loads; on the core copies of its trace",
-        core: true,
-        linux: true,
-        designs: RMAP,
+        core: Some(traces::kernbench),
+        linux: Some(|request, interrupt| host::run(kernbench::measure, request, interrupt)),
+        sim: Some(Replayed::Kernbench),
         ram_bytes: 4 * GIB,
         sizes: &[
             or_none(
@@ -97,13 +112,14 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "make -j: copies of the trace on the core; 0: not this load",
             ),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "buildkernel",
         summary: "make -s -j N of a kernel with its objects on tmpfs; copies of its trace for jobs",
-        core: true,
-        linux: true,
+        core: Some(core::buildkernel::run),
+        linux: Some(|request, interrupt| host::run(buildkernel::measure, request, interrupt)),
+        sim: Some(Replayed::Buildkernel),
         designs: BUILDKERNEL,
         ram_bytes: 4 * GIB,
         sizes: &[
@@ -118,14 +134,14 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "of the trace, from its beginning; 0: the whole",
             ),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "sdet",
         summary: "sdet-like: many users' scripts at once; on the core traces of different ones",
-        core: true,
-        linux: true,
-        designs: RMAP,
+        core: Some(traces::sdet),
+        linux: Some(|request, interrupt| host::run(sdet::measure, request, interrupt)),
+        sim: Some(Replayed::Sdet),
         ram_bytes: 2 * GIB,
         sizes: &[
             fixed(
@@ -135,15 +151,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
             ),
             fixed("scripts", 1, "scripts that each trace holds"),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "rmap-test",
         summary: "tasks that map one file in many regions, and lookups of its pages",
-        core: true,
-        linux: false,
-        designs: RMAP,
-        ram_bytes: GIB,
+        core: Some(rmap_test),
         sizes: &[
             size("tasks", 100, "tasks that map the file"),
             size("regions", 100, "regions of each task"),
@@ -176,13 +189,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "as published, with too little memory: reclaim looks the pages up",
             ),
         ],
+        ..BASE
     },
     Benchmark {
         name: "fork-family",
         summary: "one parent and many children that copied its pages; lookups of both",
-        core: true,
-        linux: false,
-        designs: RMAP,
+        core: Some(core::families::fork_family),
         ram_bytes: 2 * GIB,
         sizes: &[
             size("children", 1000, "children of the parent"),
@@ -190,13 +202,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
             size("shared", 100, "pages that all go on sharing"),
             fixed("visits", 10, "lookups of each page of the parent"),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "late-mappers",
         summary: "a parent's pages that few of many children still have; lookups of them",
-        core: true,
-        linux: false,
+        core: Some(core::descent::late_mappers),
         designs: RELATIVES,
         ram_bytes: GIB / 4,
         sizes: &[
@@ -205,13 +216,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
             fixed("pages", 64, "pages that the parent writes"),
             fixed("visits", 4, "lookups of each page"),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "generations",
         summary: "a line of processes, each forked by the one before; the pages of all survive",
-        core: true,
-        linux: false,
+        core: Some(core::descent::generations),
         designs: RELATIVES,
         ram_bytes: GIB / 4,
         sizes: &[
@@ -223,53 +233,46 @@ pub const BENCHMARKS: &[Benchmark] = &[
             variant("line", "each one ends when it has forked the next"),
             variant("living", "all of them live on"),
         ],
+        ..BASE
     },
     Benchmark {
         name: "mremap-after-fork",
         summary: "children move memory that they share with their parent",
-        core: true,
-        linux: false,
-        designs: RMAP,
-        ram_bytes: GIB,
+        core: Some(core::families::mremap_after_fork),
         sizes: &[
             size("children", 100, "children of the parent"),
             size("pages", 1000, "pages that each child moves"),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "shared-file",
         summary: "many regions of the same pages of one file, few of which map a given page",
-        core: true,
-        linux: false,
-        designs: RMAP,
-        ram_bytes: GIB,
+        core: Some(core::files::shared_file),
         sizes: &[
             size("regions", 4000, "regions, each of the whole file"),
             fixed("pages", 512, "pages of the file"),
             fixed("touched", 1, "pages that are touched in each region"),
             fixed("visits", 4, "lookups of each page"),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "rmap-primitives",
         summary: "first touch, fork, exit of private pages: where rmap adds, duplicates, removes",
-        core: true,
-        linux: false,
-        designs: RMAP,
+        core: Some(core::primitives::run),
         ram_bytes: GIB / 2,
         sizes: &[
             fixed("pages", 8192, "pages that the parent touches"),
             size("rounds", 32, "times that it is all done"),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "forkfault",
         summary: "fork, then strided faults in the child, each of which needs a page table",
-        core: true,
-        linux: true,
+        core: Some(core::forkfault::run),
+        linux: Some(|request, interrupt| host::run(forkfault::measure, request, interrupt)),
         designs: &["ptepage=fresh", "ptepage=quicklist"],
         ram_bytes: GIB / 4,
         sizes: &[
@@ -321,12 +324,13 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "a child that executes a small program (as lat_proc)",
             ),
         ],
+        ..BASE
     },
     Benchmark {
         name: "loopdd",
         summary: "dd from /dev/zero to one file of a tenth of memory, truncated by reopening",
-        core: true,
-        linux: true,
+        core: Some(core::loopdd::run),
+        linux: Some(|request, interrupt| host::run(loopdd::measure, request, interrupt)),
         designs: TMPFS,
         ram_bytes: 2 * GIB,
         sizes: &[
@@ -342,12 +346,13 @@ pub const BENCHMARKS: &[Benchmark] = &[
             variant("fsync", "dd with conv=fsync"),
             variant("sync", "sync after each iteration, not timed"),
         ],
+        ..BASE
     },
     Benchmark {
         name: "lat_mmap",
         summary: "map a file, store a byte in every 16 KiB of its first tenth, unmap it",
-        core: true,
-        linux: true,
+        core: Some(core::lat_mmap::run),
+        linux: Some(|request, interrupt| host::run(lat_mmap::measure, request, interrupt)),
         designs: TMPFS,
         ram_bytes: GIB / 2,
         sizes: &[
@@ -357,13 +362,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
             },
             fixed("samples", 60, "iterations of each size"),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "pagealloc",
         summary: "blocks of frames of order 0 to 4, allocated and freed in batches",
-        core: true,
-        linux: false,
+        core: Some(core::frames::run),
         designs: TMPFS,
         ram_bytes: GIB / 2,
         sizes: &[
@@ -374,14 +378,13 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "times that 4096 blocks or one batch are taken",
             ),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "pft",
         summary: "first stores to private memory, on 1 to --cpus CPUs",
-        core: true,
-        linux: true,
-        designs: RMAP,
+        core: Some(core::pft::run),
+        linux: Some(tmpfs::on_linux::pft),
         ram_bytes: GIB / 4,
         sizes: &[
             fixed("pages", 16_384, "pages of each thread or process"),
@@ -391,32 +394,35 @@ pub const BENCHMARKS: &[Benchmark] = &[
             variant("threads", "threads of one process"),
             variant("processes", "processes of one thread each"),
         ],
+        ..BASE
     },
     Benchmark {
         name: "write",
         summary: "writes to files in memory, by block size, on 1 to --cpus CPUs",
-        core: true,
-        linux: true,
+        core: Some(core::io::write),
+        linux: Some(tmpfs::on_linux::write),
         designs: TMPFS,
         ram_bytes: GIB / 4,
         sizes: SWEEP,
         variants: FILES,
+        ..BASE
     },
     Benchmark {
         name: "read",
         summary: "reads of files in memory, by block size, on 1 to --cpus CPUs",
-        core: true,
-        linux: true,
+        core: Some(core::io::read),
+        linux: Some(tmpfs::on_linux::read),
         designs: TMPFS,
         ram_bytes: GIB / 4,
         sizes: SWEEP,
         variants: FILES,
+        ..BASE
     },
     Benchmark {
         name: "readonce",
         summary: "files of a store, each read once from end to end, on 1 to --cpus CPUs",
-        core: true,
-        linux: true,
+        core: Some(core::io::readonce),
+        linux: Some(tmpfs::on_linux::readonce),
         designs: TMPFS,
         ram_bytes: GIB / 4,
         sizes: &[
@@ -424,13 +430,13 @@ pub const BENCHMARKS: &[Benchmark] = &[
             fixed("block", 4096, "bytes of a read"),
             size("rounds", 4, "files that each CPU reads"),
         ],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "reclaim",
         summary: "programs with more than memory, whose pages leave for a device and come back",
-        core: true,
-        linux: true,
+        core: Some(reclaim::on_core),
+        linux: Some(reclaim::on_linux),
         designs: AGING,
         ram_bytes: 64 << 20,
         sizes: &[
@@ -499,25 +505,24 @@ pub const BENCHMARKS: &[Benchmark] = &[
                 "a server that forks children which save what it holds",
             ),
         ],
+        ..BASE
     },
     Benchmark {
         name: "tmpfs",
         summary: "files in memory beside the host's tmpfs and memcpy, in one run",
-        core: true,
-        linux: false,
+        core: Some(tmpfs::files),
         designs: &["rmap=family"],
         ram_bytes: 0,
         sizes: &[Size {
             least: 2,
             ..fixed("mebibytes", 1024, "size of the file")
         }],
-        variants: &[],
+        ..BASE
     },
     Benchmark {
         name: "tmpfs-calls",
         summary: "mappings and truncations of a file in memory beside the host's tmpfs",
-        core: true,
-        linux: false,
+        core: Some(tmpfs::calls),
         designs: &["rmap=family"],
         ram_bytes: 0,
         sizes: &[
@@ -527,6 +532,6 @@ pub const BENCHMARKS: &[Benchmark] = &[
             },
             fixed("samples", 8, "iterations of each size of mapping"),
         ],
-        variants: &[],
+        ..BASE
     },
 ];

@@ -1,5 +1,6 @@
 //! What `loopdd` is on the core and on the host's kernel alike.
 
+use crate::stats::median;
 use vellum_results::bench::{Block, Operation};
 
 /// What one iteration took, in seconds.
@@ -9,6 +10,21 @@ pub struct Iteration {
     pub dd: f64,
     /// From its start to its end.
     pub elapsed: f64,
+}
+
+/// Each iteration, the median over the passes.
+pub fn middle(passes: &[Vec<Iteration>]) -> Vec<Iteration> {
+    let count = passes.iter().map(Vec::len).min().unwrap_or(0);
+    let of = |number: usize, of: fn(&Iteration) -> f64| {
+        let values: Vec<f64> = passes.iter().map(|pass| of(&pass[number])).collect();
+        median(&values).unwrap_or(0.0)
+    };
+    (0..count)
+        .map(|number| Iteration {
+            dd: of(number, |one| one.dd),
+            elapsed: of(number, |one| one.elapsed),
+        })
+        .collect()
 }
 
 /// The tables of mmtests, of the iterations by arm.

@@ -26,6 +26,24 @@ pub use findings::{Arm, Figure, Findings, Input, Run};
 pub use list::BENCHMARKS;
 pub use request::{On, Request, Sizes};
 
+/// Runs a benchmark.
+///
+/// # Errors
+/// What was asked for does not fit, something failed, or the user stopped it before there
+/// was anything to report.
+pub type Runner = fn(&Request, &Interrupt) -> Result<Findings, Failure>;
+
+/// The benchmarks that replay traces, in place of the programs that were recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replayed {
+    /// Copies of a kernel build under several loads.
+    Kernbench,
+    /// Scripts, more and more of them at once.
+    Sdet,
+    /// Copies of a kernel build on tmpfs.
+    Buildkernel,
+}
+
 /// A benchmark that `vellum bench` knows.
 #[derive(Debug)]
 pub struct Benchmark {
@@ -33,10 +51,12 @@ pub struct Benchmark {
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
-    /// Whether it runs on the core.
-    pub core: bool,
-    /// Whether it runs on the host's kernel.
-    pub linux: bool,
+    /// How it runs on the core, if it does.
+    pub core: Option<Runner>,
+    /// How it runs on the host's kernel, if it does.
+    pub linux: Option<Runner>,
+    /// What is replayed on whole simulated machines, if anything is.
+    pub sim: Option<Replayed>,
     /// Designs that it compares if none are named.
     pub designs: &'static [&'static str],
     /// Memory of each simulated machine if none is named, in bytes. A workload that
@@ -49,9 +69,13 @@ pub struct Benchmark {
 }
 
 impl Benchmark {
-    /// Whether it runs on simulated machines: if it replays traces.
-    pub fn simulated(&self) -> bool {
-        matches!(self.name, "kernbench" | "sdet" | "buildkernel")
+    /// Whether it runs in such a place.
+    pub fn runs(&self, on: On) -> bool {
+        match on {
+            On::Core => self.core.is_some(),
+            On::Linux => self.linux.is_some(),
+            On::Sim => self.sim.is_some(),
+        }
     }
 
     /// The variants that run if none is named: the first, or all if they are programs of
@@ -91,19 +115,19 @@ pub struct Variant {
 /// Runs what `request` asks for, where it asks for it.
 ///
 /// # Errors
-/// What was asked for does not fit, something failed, or the user stopped it before there
-/// was anything to report.
+/// It does not run there, or as [`Runner`].
 pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
-    match (request.on, request.benchmark.name) {
-        (On::Core, "tmpfs") => tmpfs::files(request, interrupt),
-        (On::Core, "tmpfs-calls") => tmpfs::calls(request, interrupt),
-        (On::Core, "reclaim") => reclaim::on_core(request, interrupt),
-        (On::Core, "rmap-test") => rmap_test(request, interrupt),
-        (On::Core, _) => core::run(request, interrupt),
-        (On::Linux, "write" | "read" | "readonce" | "pft") => tmpfs::on_linux(request, interrupt),
-        (On::Linux, "reclaim") => reclaim::on_linux(request, interrupt),
-        (On::Linux, _) => host::run(request, interrupt),
-    }
+    let benchmark = request.benchmark;
+    let runner = match request.on {
+        On::Core => benchmark.core,
+        On::Linux => benchmark.linux,
+        On::Sim => None,
+    };
+    let runner = runner.ok_or_else(|| {
+        let place = request.on.place();
+        Failure::usage(format!("{} does not run {place}", benchmark.name))
+    })?;
+    runner(request, interrupt)
 }
 
 /// The variant of `rmap-test` with too little memory.
@@ -116,7 +140,7 @@ fn rmap_test(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failu
     for variant in &request.variants {
         let more = match variant.name {
             PRESSURE => reclaim::under_pressure(request, interrupt),
-            _ => core::rmap_test(request, interrupt),
+            _ => core::files::rmap_test(request, interrupt),
         };
         let more = match (more, &mut together) {
             (Err(failure), Some(so_far)) if failure.code() == Failure::INTERRUPTED => {

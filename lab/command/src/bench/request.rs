@@ -8,13 +8,54 @@ use crate::compare::Method;
 use vellum_profile::sample::Profiler;
 use vellum_terminal::progress::Style;
 
-/// Where a benchmark runs.
+/// Passes if no number is given.
+pub const PASSES: u16 = 6;
+
+/// Confidence of all intervals.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// Bootstrap resamples.
+const RESAMPLES: usize = 2000;
+
+/// Microseconds of a slice.
+const SLICE_US: u64 = 1000;
+
+/// Where a benchmark or a trace runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum On {
-    /// On the core of this project, under the designs named
+    /// On the core, with threads of this host as CPUs
     Core,
     /// On the kernel of this machine
     Linux,
+    /// On a whole simulated machine, in virtual time
+    #[cfg_attr(
+        not(feature = "simulation"),
+        value(help = "On a whole simulated machine: not built in")
+    )]
+    Sim,
+}
+
+impl On {
+    /// All places.
+    pub const ALL: [On; 3] = [On::Core, On::Linux, On::Sim];
+
+    /// What it is called on the command line, and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Core => "core",
+            On::Linux => "linux",
+            On::Sim => "sim",
+        }
+    }
+
+    /// Where that is, in words.
+    pub fn place(self) -> &'static str {
+        match self {
+            On::Core => "on the core",
+            On::Linux => "on the host's kernel",
+            On::Sim => "on a simulated machine",
+        }
+    }
 }
 
 /// What a benchmark is asked to do.
@@ -57,6 +98,42 @@ pub struct Request {
     pub style: Style,
     /// What samples the designs on the core, if they are profiled.
     pub profiler: Option<Arc<Profiler>>,
+}
+
+impl Request {
+    /// The benchmark called `name` with its own designs and variants, and with `sizes` as
+    /// [`Sizes::new`] takes them.
+    ///
+    /// # Errors
+    /// There is no such benchmark, or it has no such size.
+    pub fn new(name: &str, on: On, (scale, sizes): (f64, &[String])) -> Result<Self, String> {
+        let benchmark = super::find(name)?;
+        let designs = benchmark.designs.iter();
+        Ok(Self {
+            benchmark,
+            on,
+            designs: designs.map(|&design| design.to_owned()).collect(),
+            passes: usize::from(PASSES),
+            cpus: 1,
+            ram_bytes: None,
+            low_bytes: None,
+            device: None,
+            slice_us: SLICE_US,
+            method: Method {
+                confidence: CONFIDENCE,
+                resamples: RESAMPLES,
+                seed: 1,
+            },
+            sizes: Sizes::new(benchmark, scale, sizes)?,
+            variants: variants(benchmark, &[])?,
+            traces: Vec::new(),
+            tree: None,
+            configuration: None,
+            target: None,
+            style: Style::Quiet,
+            profiler: None,
+        })
+    }
 }
 
 /// A benchmark's numbers.
@@ -198,7 +275,11 @@ mod tests {
     #[test]
     fn every_benchmark_runs_somewhere_and_has_names_of_its_own() {
         for benchmark in BENCHMARKS {
-            assert!(benchmark.core || benchmark.linux, "{}", benchmark.name);
+            assert!(
+                benchmark.core.or(benchmark.linux).is_some(),
+                "{}",
+                benchmark.name
+            );
             assert!(!benchmark.designs.is_empty(), "{}", benchmark.name);
             let mut names: Vec<&str> = benchmark.sizes.iter().map(|size| size.name).collect();
             names.sort_unstable();

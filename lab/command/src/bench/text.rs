@@ -85,14 +85,8 @@ fn blocks(run: &Run, edition: Edition, arms: &[published::Arm]) -> String {
 }
 
 fn header(request: &Request, findings: &Findings, detail: Detail) -> String {
-    let place = match request.on {
-        On::Core => "on the core",
-        On::Linux => "on the host's kernel",
-    };
-    let mut text = format!(
-        "{} {place}: {}\n",
-        request.benchmark.name, request.benchmark.summary
-    );
+    let (benchmark, place) = (request.benchmark, request.on.place());
+    let mut text = format!("{} {place}: {}\n", benchmark.name, benchmark.summary);
     let labels = designs(findings).iter().map(|arm| arm.label.as_str());
     text += &names(findings).lines(labels, "as A, once more: the control", detail);
     let mut facts: Vec<String> = Vec::new();

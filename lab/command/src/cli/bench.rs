@@ -14,11 +14,11 @@ use super::absent::on_sim;
 use super::kolivas::{self, KolivasArgs};
 use super::profiling::{self, ProfileArgs};
 use super::results::{OutputArgs, Results};
-use super::simulated::{self, SimArgs};
+use super::simulated::SimArgs;
 use super::{Failure, OrFail, size};
 
 use crate::bench::findings;
-use crate::bench::request::{self, On, Request, Sizes};
+use crate::bench::request::{self, CONFIDENCE, On, PASSES, Request, Sizes};
 use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
 use crate::compare::Method;
 use crate::report::published;
@@ -27,14 +27,8 @@ use vellum_results::profile::Profile;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_terminal::table::Table;
 
-/// Passes if no number is given.
-const PASSES: u16 = 6;
-
 /// Builds of each arm of buildkernel on the host, as were published.
 const BUILDS: u16 = 3;
-
-/// Confidence of all intervals.
-const CONFIDENCE: f64 = 0.95;
 
 const EXAMPLES: &str = "\
 All designs and a control (the first once more) run side by side, slice by slice, as under
@@ -76,8 +70,8 @@ pub struct BenchArgs {
     #[arg(long)]
     list: bool,
     /// Where it runs
-    #[arg(long, value_enum, default_value_t = simulated::On::Core)]
-    on: simulated::On,
+    #[arg(long, value_enum, default_value_t = On::Core)]
+    on: On,
     /// Design A, which the others are held against
     #[arg(long, value_name = "DESIGN", conflicts_with = "designs")]
     a: Option<String>,
@@ -196,7 +190,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         io::stdout().lock().write_all(list().as_bytes())?;
         return Ok(());
     };
-    if args.on == simulated::On::Sim {
+    if args.on == On::Sim {
         return on_sim::run((name, &args));
     }
     args.sim.refuse(&[])?;
@@ -242,7 +236,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
 
 /// Kernbench with the loads and in the format of Con Kolivas.
 fn kolivas(name: &str, args: &BenchArgs) -> Result<(), Failure> {
-    if name != "kernbench" || args.on != simulated::On::Linux {
+    if name != "kernbench" || args.on != On::Linux {
         return Err(Failure::usage(
             "--format kolivas is for `vellum bench kernbench`, with --on linux or --on sim",
         ));
@@ -277,12 +271,10 @@ fn kolivas(name: &str, args: &BenchArgs) -> Result<(), Failure> {
 
 fn request(name: &str, args: &BenchArgs) -> Result<Request, Failure> {
     let benchmark = bench::find(name).map_err(Failure::usage)?;
-    let (on, runs) = match args.on {
-        simulated::On::Linux => (On::Linux, benchmark.linux),
-        _ => (On::Core, benchmark.core),
-    };
-    if !runs {
-        let place = if on == On::Core { "linux" } else { "core" };
+    let on = args.on;
+    if !benchmark.runs(on) {
+        let places = On::ALL.map(|on| benchmark.runs(on).then_some(on.name()));
+        let place = places.into_iter().flatten().next().unwrap_or_default();
         return Err(Failure::usage(format!(
             "{name} runs only with --on {place}"
         )));
@@ -359,7 +351,7 @@ fn sizes(benchmark: &Benchmark, args: &BenchArgs) -> Result<Sizes, Failure> {
 /// The designs asked for; those of the benchmark where none is named.
 fn designs(benchmark: &Benchmark, args: &BenchArgs) -> Result<Vec<String>, Failure> {
     let given = args.a.is_some() || args.b.is_some() || !args.designs.is_empty();
-    if args.on == simulated::On::Linux && given {
+    if args.on == On::Linux && given {
         return Err(Failure::usage(
             "designs are designs of the core: leave them out with --on linux",
         ));
@@ -384,12 +376,8 @@ fn designs(benchmark: &Benchmark, args: &BenchArgs) -> Result<Vec<String>, Failu
 fn list() -> String {
     let mut text = String::new();
     for benchmark in BENCHMARKS {
-        let places = [
-            (benchmark.core, "core"),
-            (benchmark.linux, "linux"),
-            (benchmark.simulated(), "sim"),
-        ];
-        let places: Vec<&str> = places.iter().filter(|p| p.0).map(|p| p.1).collect();
+        let places = On::ALL.into_iter().filter(|on| benchmark.runs(*on));
+        let places: Vec<&str> = places.map(On::name).collect();
         let places = places.join(", ");
         text += &format!("{} ({places}): {}\n", benchmark.name, benchmark.summary);
         let sizes = benchmark.sizes.iter();

@@ -9,7 +9,7 @@ use super::results::{OutputArgs, Results};
 use super::simulated::{MACHINE, SEEDS, SimArgs, machine_with};
 use crate::bench::buildkernel::{self, Part};
 use crate::bench::core::traces;
-use crate::bench::{Benchmark, Sizes};
+use crate::bench::{Benchmark, Replayed, Sizes};
 use crate::simulate::bench::{self, Load, Setting};
 use crate::simulate::text;
 use crate::simulate::{Purpose, Wanted, load, measure, trusted};
@@ -29,6 +29,8 @@ const MAXIMAL: u32 = 8;
 pub struct Request<'a> {
     /// Which benchmark.
     pub benchmark: &'static Benchmark,
+    /// What it replays.
+    pub replayed: Replayed,
     /// The designs, of which the first is the base.
     pub designs: Vec<String>,
     /// Whether the user has named them.
@@ -83,29 +85,25 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
     let interrupt = Interrupt::on_ctrl_c()?;
     let cpus = request.cpus.unwrap_or(machine.cpus());
     let size = |name: &str| request.sizes.get(name);
-    let part = match request.benchmark.name {
-        "buildkernel" => {
+    let mut part = None;
+    let (loads, in_each): (Vec<Load>, u64) = match request.replayed {
+        Replayed::Buildkernel => {
             let milliseconds = size("milliseconds");
-            Some(Part::of(
+            let part = part.insert(Part::of(
                 request.traces,
                 milliseconds,
                 request.style,
                 &interrupt,
-            )?)
-        }
-        _ => None,
-    };
-    let (loads, in_each): (Vec<Load>, u64) = match (&part, request.benchmark.name) {
-        (Some(part), _) => {
+            )?);
             let load = bench::buildkernel_load(part, buildkernel::jobs(size("jobs"), cpus));
             (vec![load], 1)
         }
-        (None, "sdet") => {
+        Replayed::Sdet => {
             let traces = traces::scripts(request.traces)?;
             let in_each = size("scripts");
             (bench::sdet_loads(&traces, in_each, size("most")), in_each)
         }
-        (None, _) => {
+        Replayed::Kernbench => {
             let trace = traces::build(request.traces)?;
             let copies = traces::KERNBENCH.map(|(name, title)| (title, size(name) as u32));
             (bench::kernbench_loads(&trace, &copies), 1)
@@ -118,6 +116,7 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
     }
     let setting = Setting {
         benchmark: request.benchmark.name,
+        replayed: request.replayed,
         cpus,
         machine_name: name,
         machine,
@@ -142,8 +141,8 @@ fn loads(request: &Request<'_>, name: String, machine: Description) -> Result<()
             load.findings.trace = part.whole().display().to_string();
         }
     }
-    let disclaimer = match request.benchmark.name {
-        "sdet" => format!("\n{}", vellum_terminal::text::wrapped(traces::DISCLAIMER)),
+    let disclaimer = match request.replayed {
+        Replayed::Sdet => format!("\n{}", vellum_terminal::text::wrapped(traces::DISCLAIMER)),
         _ => String::new(),
     };
     results.print(

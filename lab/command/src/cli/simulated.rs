@@ -5,10 +5,11 @@ mod run;
 
 use std::thread;
 
+use clap::Args;
 use clap::builder::ValueHint;
-use clap::{Args, ValueEnum};
 
 use super::{Failure, refuse};
+pub use crate::bench::On;
 #[cfg(feature = "simulation")]
 pub use run::{Request, machine_with, run};
 
@@ -17,21 +18,6 @@ pub const MACHINE: &str = "epyc-milan-2s";
 
 /// Seeds unless it is said how many.
 pub const SEEDS: u16 = 6;
-
-/// Where a trace is replayed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum On {
-    /// On the core, with threads of this host as CPUs
-    Core,
-    /// On the kernel of this machine
-    Linux,
-    /// On a whole simulated machine, in virtual time
-    #[cfg_attr(
-        not(feature = "simulation"),
-        value(help = "On a whole simulated machine: not built in")
-    )]
-    Sim,
-}
 
 /// What only simulated machines can be told
 #[derive(Args, Debug, Default)]

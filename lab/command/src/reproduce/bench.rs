@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::bench::findings::{ArmFigure, Figure, Standing};
 use crate::bench::host::sdet::SHIPPED;
-use crate::bench::{self, Findings, On, Request, Run, Sizes, request};
+use crate::bench::{self, Findings, On, Request, Run, request};
 use crate::compare::{Method, Reason, Verdict};
 use crate::failure::Failure;
 use crate::report::kernbench;
@@ -15,15 +15,6 @@ use vellum_tables::summary::{deviation, mean};
 use vellum_terminal::progress::{Interrupt, Style};
 
 use super::judge::{Change, Evidence, Factor};
-
-/// Confidence of all intervals.
-const CONFIDENCE: f64 = 0.95;
-
-/// Bootstrap resamples.
-const RESAMPLES: usize = 2000;
-
-/// Microseconds of a slice.
-const SLICE_US: u64 = 1000;
 
 /// How everything is measured.
 #[derive(Clone, Debug)]
@@ -124,30 +115,23 @@ impl Setting {
         if interrupt.requested() {
             return Err(Failure::interrupted("interrupted"));
         }
-        let benchmark = bench::find(job.name).map_err(Failure::usage)?;
+        let usual = Request::new(job.name, on, (job.scale, &job.sizes)).map_err(Failure::usage)?;
+        let variants = request::variants(usual.benchmark, &job.variants);
         let request = Request {
-            benchmark,
-            on,
             designs: job.designs.clone(),
             passes: self.passes,
             cpus: job.cpus,
             ram_bytes: job.ram_bytes,
             low_bytes: job.low_bytes,
-            device: None,
-            slice_us: SLICE_US,
             method: Method {
-                confidence: CONFIDENCE,
-                resamples: RESAMPLES,
                 seed: self.seed,
+                ..usual.method
             },
-            sizes: Sizes::new(benchmark, job.scale, &job.sizes).map_err(Failure::usage)?,
-            variants: request::variants(benchmark, &job.variants).map_err(Failure::usage)?,
+            variants: variants.map_err(Failure::usage)?,
             traces: job.traces.clone(),
-            tree: None,
-            configuration: None,
-            target: None,
             style: self.style,
             profiler: profiler.cloned(),
+            ..usual
         };
         bench::run(&request, interrupt)
     }

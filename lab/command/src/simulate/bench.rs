@@ -7,6 +7,7 @@ use crate::report::names::letter;
 use vellum_results::sim::{Bench, Findings, Loaded};
 
 use super::{Purpose, Wanted, load, measure, to_base};
+use crate::bench::Replayed;
 use crate::bench::buildkernel::Part;
 use crate::failure::Failure;
 use crate::report::buildkernel::{self, Builds};
@@ -31,6 +32,8 @@ pub struct Load {
 pub struct Setting {
     /// Name of the benchmark.
     pub benchmark: &'static str,
+    /// What it replays.
+    pub replayed: Replayed,
     /// What the user called the machine.
     pub machine_name: String,
     /// The machine.
@@ -168,10 +171,10 @@ fn one(
     Ok(Loaded {
         load: next.title.clone(),
         at_once,
-        block: match setting.benchmark {
-            "sdet" => sdet_block(&next.title, at_once, &findings),
-            "buildkernel" => buildkernel_block(&next.title, &findings),
-            _ => kernbench_block(&next.title, &findings),
+        block: match setting.replayed {
+            Replayed::Sdet => sdet_block(&next.title, at_once, &findings),
+            Replayed::Buildkernel => buildkernel_block(&next.title, &findings),
+            Replayed::Kernbench => kernbench_block(&next.title, &findings),
         },
         against_base: against_base.collect(),
         findings,

@@ -11,11 +11,10 @@ use super::run::{self, Machine, Part, Ram};
 use super::script::{Phase, SETUP, Script, Timing, Writer};
 use crate::bench::Variant;
 use crate::bench::findings::Findings;
-use crate::bench::loopdd::{Iteration, blocks_of};
+use crate::bench::loopdd::{Iteration, blocks_of, middle};
 use crate::bench::request::Request;
 use crate::compare::Measurement;
 use crate::failure::Failure;
-use crate::stats::median;
 use vellum_terminal::progress::Interrupt;
 
 const MIB: u64 = 1 << 20;
@@ -124,17 +123,7 @@ fn each(measured: &Measurement, arm: usize, phases: Phases) -> Vec<Iteration> {
         iterations
     });
     let passes: Vec<Vec<Iteration>> = passes.collect();
-    let count = passes.iter().map(Vec::len).min().unwrap_or(0);
-    let middle = |number: usize, of: fn(&Iteration) -> f64| {
-        let values: Vec<f64> = passes.iter().map(|pass| of(&pass[number])).collect();
-        median(&values).unwrap_or(0.0)
-    };
-    (0..count)
-        .map(|number| Iteration {
-            dd: middle(number, |iteration| iteration.dd),
-            elapsed: middle(number, |iteration| iteration.elapsed),
-        })
-        .collect()
+    middle(&passes)
 }
 
 #[cfg(test)]

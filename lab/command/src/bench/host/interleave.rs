@@ -71,19 +71,6 @@ impl<T> Interleaved<T> {
     pub fn passes(&self) -> usize {
         self.arms[0].len()
     }
-
-    /// Every result, arm after arm.
-    pub fn all(&self) -> impl Iterator<Item = &T> {
-        self.arms.iter().flatten()
-    }
-
-    /// `value` of every result in nanoseconds, by arm and pass, each pass of one
-    /// part: what the statistics of `vellum bench` take.
-    pub fn nanoseconds(&self, seconds: impl Fn(&T) -> f64) -> Vec<Vec<Vec<u64>>> {
-        let one = |value: &T| vec![(seconds(value) * 1e9) as u64];
-        let arms = self.arms.iter();
-        arms.map(|arm| arm.iter().map(one).collect()).collect()
-    }
 }
 
 #[cfg(test)]

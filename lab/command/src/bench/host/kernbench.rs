@@ -6,17 +6,15 @@
 //! them. One build before the first is not timed: it brings compiler and sources
 //! into memory and makes the tools that `make clean` leaves in place.
 
-use std::path::PathBuf;
-
-use super::HostError;
-use super::interleave::Interleaved;
 use super::tree::{Build, Tree};
-use crate::report::kernbench::Row;
-use vellum_terminal::progress::{Interrupt, Progress, Style};
+use super::{Host, HostError, Interleaved, RUSAGE, WALL, cpus, row_label};
+use crate::bench::Run;
+use crate::report::{self, kernbench::Row};
+use vellum_terminal::progress::{Interrupt, Progress};
 
 /// How many jobs `make` may run at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Load {
+enum Load {
     /// This many for each CPU.
     PerCpu(usize),
     /// As many as there are.
@@ -24,9 +22,6 @@ pub enum Load {
 }
 
 impl Load {
-    /// The three loads of the published tables.
-    pub const PUBLISHED: [Load; 3] = [Load::PerCpu(2), Load::PerCpu(16), Load::Unlimited];
-
     /// The argument for `make` on a machine with `cpus` CPUs.
     fn jobs(self, cpus: usize) -> String {
         match self {
@@ -36,7 +31,7 @@ impl Load {
     }
 
     /// The title of the block for builds of `target`.
-    pub fn title(self, target: &str) -> String {
+    fn title(self, target: &str) -> String {
         match self {
             Load::PerCpu(jobs) => format!("make -j N {target}, where N = {jobs} x num_cpus"),
             Load::Unlimited => format!("make -j {target}, maximal tasks"),
@@ -44,114 +39,94 @@ impl Load {
     }
 }
 
-/// What to build and how often.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Unpacked and configured kernel tree. It is left as after `make clean`.
-    pub tree: PathBuf,
-    /// Target of `make`.
-    pub target: String,
-    /// Loads, in order.
-    pub loads: Vec<Load>,
-    /// Builds of each arm for each load.
-    pub passes: usize,
-    /// Decides which arm is built first.
-    pub seed: u64,
-    /// How to show progress.
-    pub style: Style,
-}
+/// The loads of the published tables by the sizes of the benchmark that choose them.
+const LOADS: [(&str, Load); 3] = [
+    ("light", Load::PerCpu(2)),
+    ("heavy", Load::PerCpu(16)),
+    ("unlimited", Load::Unlimited),
+];
 
-/// The builds of one load.
-#[derive(Clone, Debug)]
-pub struct Built {
-    /// Jobs at once.
-    pub load: Load,
-    /// By arm, then by pass.
-    pub builds: Interleaved<Build>,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Kernbench {
-    /// Complete loads.
-    pub loads: Vec<Built>,
-    /// Whether the user stopped the run early.
-    pub interrupted: bool,
-}
-
-/// Builds the tree as `options` says. An interruption ends the running build and
-/// keeps the loads that are complete.
+/// Builds the tree under every load that is asked for. An interruption ends the running
+/// build and keeps the loads that are complete.
 ///
 /// # Errors
-/// The tree is not one that can be built, a tool is missing, a build fails, or
-/// the user interrupted before the first load was complete.
-pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Kernbench, HostError> {
-    let tree = Tree::open(&options.tree, Some(&options.target))?;
-    let steps = 1 + 2 * options.loads.len() * options.passes;
-    let mut progress = Progress::new(options.style, "warming up", steps as u64, "builds");
-    let mut result = Kernbench {
-        loads: Vec::new(),
-        interrupted: false,
-    };
-    let measured = all(&tree, options, interrupt, &mut progress, &mut result);
+/// The tree is not one that can be built, a tool is missing, a build fails, or the user
+/// interrupted.
+pub fn measure(host: &mut Host<'_>) -> Result<(), HostError> {
+    let path = host.tree("a configured tree")?;
+    let target = host.request.target.as_deref().unwrap_or("vmlinux");
+    let tree = Tree::open(path, Some(target))?;
+    let measured = all(host, &tree, target);
     // Whatever happened: nothing half-built stays behind.
     let cleaned = tree.clean(&Interrupt::manual());
-    match measured {
-        Err(HostError::Interrupted) if !result.loads.is_empty() => result.interrupted = true,
-        other => other?,
-    }
-    cleaned?;
-    progress.finish();
-    Ok(result)
+    measured.and(cleaned)
 }
 
 /// The builds of every load, in order, after one that is not timed.
-fn all(
-    tree: &Tree<'_>,
-    options: &Options,
-    interrupt: &Interrupt,
-    progress: &mut Progress,
-    result: &mut Kernbench,
-) -> Result<(), HostError> {
-    let build = |load: Load| {
+fn all(host: &mut Host<'_>, tree: &Tree<'_>, target: &str) -> Result<(), HostError> {
+    let sizes = &host.request.sizes;
+    let loads = LOADS.into_iter().filter(|(name, _)| sizes.get(name) > 0);
+    let loads: Vec<Load> = loads.map(|(_, load)| load).collect();
+    let steps = 1 + 2 * loads.len() * host.request.passes;
+    let mut progress = host.progress("warming up", steps, "builds");
+    let interrupt = host.interrupt;
+    let build = |jobs: &str, progress: &mut Progress| {
         tree.clean(interrupt)?;
-        tree.build(&load.jobs(super::cpus()), interrupt)
+        let build = tree.build(jobs, interrupt)?;
+        progress.advance(1);
+        Ok(build)
     };
-    build(Load::PerCpu(2))?;
-    progress.advance(1);
-    for &load in &options.loads {
-        let jobs = load.jobs(super::cpus());
-        progress.relabel(format!("make {jobs} {}", options.target));
-        let builds = Interleaved::collect(options.passes, options.seed, |_| {
-            let build = build(load)?;
-            progress.advance(1);
-            Ok(build)
-        })?;
-        let interrupted = builds.interrupted;
-        result.loads.push(Built { load, builds });
-        if interrupted {
-            return Err(HostError::Interrupted);
-        }
+    build(&Load::PerCpu(2).jobs(cpus()), &mut progress)?;
+    for load in loads {
+        let jobs = load.jobs(cpus());
+        progress.relabel(format!("make {jobs} {target}"));
+        let builds = host.collect(|| build(&jobs, &mut progress))?;
+        keep(host, load.title(target), &builds)?;
     }
+    progress.finish();
     Ok(())
 }
 
-impl Built {
-    /// The row of the block for one arm (an index of [`Interleaved::arms`]),
-    /// averages over its passes.
-    pub fn row(&self, label: &str, arm: usize) -> Row {
-        let builds = &self.builds.arms[arm];
-        let mean = |value: &dyn Fn(&Build) -> f64| {
-            builds.iter().map(value).sum::<f64>() / builds.len().max(1) as f64
-        };
-        Row {
-            label: label.to_owned(),
-            elapsed_s: mean(&|build| build.elapsed_s),
-            system_s: mean(&|build| build.usage.system_s),
-            user_s: Some(mean(&|build| build.usage.user_s)),
-            cpu_percent: Some(mean(&|build| {
-                100.0 * (build.usage.system_s + build.usage.user_s) / build.elapsed_s
-            })),
-        }
+/// Keeps the builds of one load.
+fn keep(host: &mut Host<'_>, title: String, builds: &Interleaved<Build>) -> Result<(), HostError> {
+    let arms = host.findings.arms.iter().zip(&builds.arms);
+    let rows: Vec<Row> = arms
+        .map(|(arm, builds)| row(row_label(arm), builds))
+        .collect();
+    let block = report::kernbench::block(&title, &rows);
+    host.findings.blocks.push(block);
+    let of = |name, clock, seconds: fn(&Build) -> f64| {
+        host.figure((name, "build", 1.0), clock, builds, seconds)
+    };
+    let run = Run {
+        title,
+        facts: vec![format!(
+            "each build follows `make clean`; {} CPUs; averages over the passes below",
+            cpus()
+        )],
+        figures: vec![
+            of("elapsed", WALL, |build| build.elapsed_s),
+            of("system", RUSAGE, |build| build.usage.system_s),
+            of("user", RUSAGE, |build| build.usage.user_s),
+        ],
+        kernbench: rows,
+        ..Run::default()
+    };
+    host.keep(builds, run)
+}
+
+/// The row of the block for one arm, averages over its passes.
+fn row(label: String, builds: &[Build]) -> Row {
+    let mean = |value: &dyn Fn(&Build) -> f64| {
+        builds.iter().map(value).sum::<f64>() / builds.len().max(1) as f64
+    };
+    Row {
+        label,
+        elapsed_s: mean(&|build| build.elapsed_s),
+        system_s: mean(&|build| build.usage.system_s),
+        user_s: Some(mean(&|build| build.usage.user_s)),
+        cpu_percent: Some(mean(&|build| {
+            100.0 * (build.usage.system_s + build.usage.user_s) / build.elapsed_s
+        })),
     }
 }

@@ -7,47 +7,20 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr;
 
-use super::HostError;
 use super::forkfault::{Helper, TrapCost};
-use super::interleave::Interleaved;
-use super::tmpfs::{file_system, mount_ext4, with_own_mounts};
-use crate::bench::lat_mmap::Size;
+use super::tmpfs::on_ext4;
+use super::{Host, HostError, Interleaved};
+use crate::bench::lat_mmap::{Size, block_of, sizes};
+use crate::bench::{Figure, Run};
 use crate::clock::{Clock, HostClock};
-use vellum_terminal::progress::{Interrupt, Progress, Style};
-
-/// What to run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Sizes, ascending.
-    pub sizes: Vec<Size>,
-    /// Iterations of each, after one that is not timed.
-    pub samples: u64,
-    /// Passes.
-    pub passes: usize,
-    /// Seed of the order.
-    pub seed: u64,
-    /// How to show progress.
-    pub style: Style,
-}
+use vellum_terminal::progress::Interrupt;
 
 /// The iterations of one size.
-#[derive(Clone, Debug, Default)]
-pub struct Sampled {
+struct Sampled {
     /// CPU time of each, in nanoseconds.
-    pub ns: Vec<u64>,
+    ns: Vec<u64>,
     /// Page faults of all.
-    pub faults: u64,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// What the file was on, and why not on ext4.
-    pub place: String,
-    /// What entering the kernel costs.
-    pub trap: TrapCost,
-    /// By arm and pass, each size in turn.
-    pub runs: Interleaved<Vec<Sampled>>,
+    faults: u64,
 }
 
 /// Maps, touches and unmaps. An interruption keeps complete passes.
@@ -55,56 +28,89 @@ pub struct Outcome {
 /// # Errors
 /// There is no room for the file, or the kernel refused, or the user interrupted before
 /// the first pass.
-pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Outcome, HostError> {
+pub fn measure(host: &mut Host<'_>) -> Result<(), HostError> {
+    let (request, interrupt) = (host.request, host.interrupt);
+    let sizes = sizes(request.sizes.get("mebibytes"));
+    let samples = request.sizes.get("samples");
     let trap = Helper::this()?.trap_cost(interrupt)?;
-    let most = options.sizes.last().map_or(0, |size| size.bytes);
-    let measure = |directory: &Path, place: String| {
-        let path = directory.join("file");
-        let file = write_file(&path, most, interrupt)?;
-        let steps = 2 * options.passes * options.sizes.len();
-        let mut progress = Progress::new(options.style, "lat_mmap", steps as u64, "sizes");
-        let runs = Interleaved::collect(options.passes, options.seed, |_| {
-            let sizes = options.sizes.iter();
-            let sampled = sizes.map(|size| {
+    let most = sizes.last().map_or(0, |size| size.bytes);
+    // Journal and tables take their part.
+    let room = most / 8 * 9 + (128 << 20);
+    on_ext4("lat_mmap", room, |directory, place| {
+        let file = write_file(&directory.join("file"), most, interrupt)?;
+        let steps = 2 * request.passes * sizes.len();
+        let mut progress = host.progress("lat_mmap", steps, "sizes");
+        let runs = host.collect(|| {
+            let sampled = sizes.iter().map(|size| {
                 progress.advance(1);
-                sample(&file, *size, options.samples, interrupt)
+                sample(&file, *size, samples, interrupt)
             });
-            sampled.collect()
+            sampled.collect::<Result<Vec<Sampled>, HostError>>()
         })?;
-        Ok(Outcome { place, trap, runs })
-    };
-    let own = with_own_mounts(|directory| {
-        // Journal and tables take their part.
-        match mount_ext4(directory, most / 8 * 9 + (128 << 20)) {
-            Ok(ext4) => measure(
-                &ext4,
-                "ext4, mounted from a file for the purpose".to_owned(),
-            ),
-            Err(why) => {
-                let kind = file_system(directory);
-                let place = format!("{kind} ({}), as no ext4 can be mounted ({why})", parent());
-                measure(directory, place)
-            }
-        }
-    });
-    match own {
-        Err(HostError::Unsupported(_)) => {
-            let parent = std::env::temp_dir();
-            let doing = HostError::io(format!("making a directory in {}", parent.display()));
-            let scratch = super::scratch::Scratch::new(&parent, "lat_mmap").map_err(doing)?;
-            let kind = file_system(scratch.path());
-            let place = format!(
-                "{kind} ({}), as this user may mount nothing",
-                parent.display()
-            );
-            measure(scratch.path(), place)
-        }
-        result => result,
-    }
+        keep(host, (&sizes, samples), &trap, place, &runs)
+    })?
 }
 
-fn parent() -> String {
-    std::env::temp_dir().display().to_string()
+/// Keeps the passes, the cost of entering the kernel taken off.
+fn keep(
+    host: &mut Host<'_>,
+    (sizes, samples): (&[Size], u64),
+    trap: &TrapCost,
+    place: &str,
+    runs: &Interleaved<Vec<Sampled>>,
+) -> Result<(), HostError> {
+    // A fault that is answered at once is the trap; without one it stays in the time.
+    let fault_ns = trap.fault_ns.unwrap_or(0.0);
+    let of = |(number, size): (usize, &Size)| {
+        let of = (&*size.label(), "iteration", samples as f64);
+        host.figure_of(of, "thread CPU time", runs, Some(1.0), |pass| {
+            let sampled = &pass[number];
+            let faults = sampled.faults as f64 / samples as f64;
+            let entries = faults * fault_ns + 2.0 * trap.syscall_ns;
+            let iterations = sampled.ns.iter();
+            iterations
+                .map(|ns| (*ns as f64 - entries).max(1.0) as u64)
+                .collect()
+        })
+    };
+    let figures: Vec<Figure> = sizes.iter().enumerate().map(of).collect();
+    let middle = |figure: &Figure, arm: usize| {
+        let arm = &figure.arms[arm];
+        arm.spread.map_or(arm.value, |spread| spread.median) / 1e3
+    };
+    let arms = 0..runs.arms.len();
+    let arms = arms.map(|arm| figures.iter().map(|figure| middle(figure, arm)).collect());
+    let arms: Vec<Vec<f64>> = arms.collect();
+    let run = Run {
+        title: "twenty sizes".to_owned(),
+        facts: vec![
+            format!(
+                "{samples} times each after one that is not timed: map the file shared, store a \
+                 byte every 16 KiB in its first tenth, unmap the whole. The file is on {place}."
+            ),
+            entry(trap.fault_ns, trap.syscall_ns),
+        ],
+        blocks: vec![block_of(sizes, &arms)],
+        figures,
+        ..Run::default()
+    };
+    host.keep(runs, run)
+}
+
+/// What was taken off.
+fn entry(fault_ns: Option<f64>, syscall_ns: f64) -> String {
+    match fault_ns {
+        Some(fault) => format!(
+            "Taken off: {fault:.0} ns for entering the kernel and returning at each page fault \
+             (as a fault takes that is answered at once), {syscall_ns:.0} ns at each of the two \
+             system calls (as getppid takes)."
+        ),
+        None => format!(
+            "Taken off: {syscall_ns:.0} ns for entering the kernel and returning at each of the \
+             two system calls (as getppid takes). What it takes at a fault cannot be measured on \
+             this machine, and is in the times."
+        ),
+    }
 }
 
 /// Writes a file of `bytes`, as `dd` with blocks of 1 MiB does.

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::interleave::Interleaved;
 use super::tmpfs::{mount_tmpfs, with_own_mounts};
 use super::tools::{self, Tool};
-use super::{HostError, memory_mebibytes, scratch};
-use crate::bench::loopdd::Iteration;
+use super::{Host, HostError, Interleaved, WALL, memory_mebibytes, scratch};
+use crate::bench::loopdd::{Iteration, blocks_of, middle};
+use crate::bench::{Run, Variant};
 use vellum_terminal::job::{self, Job};
-use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_terminal::progress::Interrupt;
 
 const TOOLS: &[Tool] = &[Tool {
     program: "dd",
@@ -21,75 +21,71 @@ const TOOLS: &[Tool] = &[Tool {
 /// Room that the file system has beside the file.
 const SPARE: u64 = 64 << 20;
 
-/// What to run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Names of the variants.
-    pub variants: Vec<&'static str>,
-    /// Iterations of a pass.
-    pub iterations: u64,
-    /// Size of the file; 0 for a tenth of memory.
-    pub mebibytes: u64,
-    /// Passes.
-    pub passes: usize,
-    /// Seed of the order.
-    pub seed: u64,
-    /// How to show progress.
-    pub style: Style,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// Size of the file.
-    pub mebibytes: u64,
-    /// What it was on.
-    pub place: String,
-    /// By variant: the iterations of each arm and pass.
-    pub runs: Vec<Interleaved<Vec<Iteration>>>,
-}
-
-/// Runs `dd` over and over. An interruption keeps complete passes.
+/// Runs `dd` over and over, in every variant. An interruption keeps complete passes.
 ///
 /// # Errors
-/// Nothing can be mounted, `dd` failed, or the user interrupted before the first pass.
-pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Outcome, HostError> {
+/// Nothing can be mounted, `dd` failed, or the user interrupted.
+pub fn measure(host: &mut Host<'_>) -> Result<(), HostError> {
     tools::require(TOOLS)?;
-    let mebibytes = match options.mebibytes {
+    let (request, interrupt) = (host.request, host.interrupt);
+    host.findings.notes.push(
+        "The rows of mmtests have one sample for each iteration, the median over the passes. \
+         Elapsed time is that of the process, with its start and its end. The first iteration \
+         of a pass writes a new file."
+            .to_owned(),
+    );
+    let iterations = request.sizes.get("iterations");
+    let mebibytes = match request.sizes.get("mebibytes") {
         0 => all_memory()? / 10,
         given => given,
     };
-    let steps = options.variants.len() * 2 * options.passes;
-    let mut progress = Progress::new(options.style, "loopdd", steps as u64, "runs");
+    let steps = request.variants.len() * 2 * request.passes;
+    let mut progress = host.progress("loopdd", steps, "runs");
     with_own_mounts(|directory| {
         let place = mount_tmpfs(directory, (mebibytes << 20) + SPARE)?;
-        let mut runs = Vec::new();
-        for variant in &options.variants {
-            let pass = |_| {
-                let pass = one_pass(
-                    directory,
-                    variant,
-                    (options.iterations, mebibytes),
-                    interrupt,
-                )?;
+        for variant in &request.variants {
+            let runs = host.collect(|| {
+                let sizes = (iterations, mebibytes);
+                let pass = one_pass(directory, variant.name, sizes, interrupt)?;
                 progress.advance(1);
                 Ok(pass)
-            };
-            match Interleaved::collect(options.passes, options.seed, pass) {
-                Ok(run) => runs.push(run),
-                Err(HostError::Interrupted) if !runs.is_empty() => break,
-                Err(error) => return Err(error),
-            }
-            if runs.last().is_some_and(|run| run.interrupted) {
-                break;
-            }
+            })?;
+            keep(host, variant, (iterations, mebibytes), &place, &runs)?;
         }
-        Ok(Outcome {
-            mebibytes,
-            place,
-            runs,
-        })
+        Ok(())
     })
+}
+
+/// Keeps the passes of one variant.
+fn keep(
+    host: &mut Host<'_>,
+    variant: &Variant,
+    (iterations, mebibytes): (u64, u64),
+    place: &str,
+    runs: &Interleaved<Vec<Iteration>>,
+) -> Result<(), HostError> {
+    let figure = |name: &str, clock, seconds: fn(&Iteration) -> f64| {
+        let of = (name, "MiB", (iterations * mebibytes) as f64);
+        host.figure_of(of, clock, runs, None, |pass| {
+            let iterations = pass.iter();
+            iterations.map(|one| (seconds(one) * 1e9) as u64).collect()
+        })
+    };
+    let arms: Vec<Vec<Iteration>> = runs.arms.iter().map(|arm| middle(arm)).collect();
+    let run = Run {
+        title: format!("{}: {}", variant.name, variant.summary),
+        facts: vec![format!(
+            "{iterations} times dd if=/dev/zero of=1 bs=1M count={mebibytes} on {place}; the file \
+             is truncated by opening it again."
+        )],
+        figures: vec![
+            figure("dd", "the clock of dd", |one| one.dd),
+            figure("elapsed", WALL, |one| one.elapsed),
+        ],
+        blocks: blocks_of(&arms, mebibytes),
+        ..Run::default()
+    };
+    host.keep(runs, run)
 }
 
 fn all_memory() -> Result<u64, HostError> {

@@ -112,12 +112,46 @@ fn mount(
     }
 }
 
+/// Calls `work` with a directory on an ext4 of `bytes`, mounted for the purpose, or on
+/// whatever there is where that cannot be, and with what it is on, in words. `name` is that
+/// of the directory.
+///
+/// # Errors
+/// There is no directory.
+pub fn on_ext4<T: Send>(
+    name: &str,
+    bytes: u64,
+    mut work: impl FnMut(&Path, &str) -> T + Send,
+) -> Result<T, HostError> {
+    let parent = std::env::temp_dir();
+    let own = with_own_mounts(|directory| {
+        Ok(match mount_ext4(directory, bytes) {
+            Ok(ext4) => work(&ext4, "ext4, mounted from a file for the purpose"),
+            Err(why) => {
+                let (kind, parent) = (file_system(directory), parent.display());
+                let place = format!("{kind} ({parent}), as no ext4 can be mounted ({why})");
+                work(directory, &place)
+            }
+        })
+    });
+    match own {
+        Err(HostError::Unsupported(_)) => {
+            let doing = HostError::io(format!("making a directory in {}", parent.display()));
+            let scratch = Scratch::new(&parent, name).map_err(doing)?;
+            let (kind, parent) = (file_system(scratch.path()), parent.display());
+            let place = format!("{kind} ({parent}), as this user may mount nothing");
+            Ok(work(scratch.path(), &place))
+        }
+        done => done,
+    }
+}
+
 /// Mounts an ext4 of `bytes` below `directory`, in a file there. Returns what is in the
 /// way if it cannot.
 ///
 /// # Errors
 /// What is in the way, in words.
-pub fn mount_ext4(directory: &Path, bytes: u64) -> Result<std::path::PathBuf, String> {
+fn mount_ext4(directory: &Path, bytes: u64) -> Result<std::path::PathBuf, String> {
     let (image, at) = (directory.join("image"), directory.join("ext4"));
     let file = std::fs::File::create(&image);
     let made = file.and_then(|file| file.set_len(bytes));

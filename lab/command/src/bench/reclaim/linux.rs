@@ -11,11 +11,11 @@ use super::group::{Group, Places};
 use super::processes::{Crew, Took};
 use super::programs::{Memory, Program, program};
 use crate::bench::core::script::{NOTE, SETUP};
-use crate::bench::findings::{self, Findings, Input, Run, Share, arms_of, figure_of};
+use crate::bench::findings::{self, Findings, Input, Run, Share, figure_of};
 use crate::bench::host::interleave::Interleaved;
 use crate::bench::host::scratch::Scratch;
 use crate::bench::host::tmpfs::file_system;
-use crate::bench::host::{HostError, ONE_KERNEL, kernel_release};
+use crate::bench::host::{self, HostError};
 use crate::bench::{Figure, Request, Variant};
 use crate::compare::Load;
 use crate::failure::Failure;
@@ -79,11 +79,8 @@ fn measure(request: &Request, interrupt: &Interrupt) -> Result<Findings, Stop> {
         true => 0,
         false => free_swap(),
     };
-    let mut findings = Findings {
-        arms: arms_of(&[kernel_release()], &[]),
-        notes: vec![ONE_KERNEL.to_owned(), TIMES.to_owned()],
-        ..Findings::default()
-    };
+    let mut findings = host::of_this_kernel();
+    findings.notes.push(TIMES.to_owned());
     for variant in &request.variants {
         let program = program(variant.name, &request.sizes, memory, request.method.seed);
         let program = program.map_err(Stop::Refused)?;

@@ -4,7 +4,7 @@
 
 mod measure;
 mod memory;
-mod on_linux;
+pub mod on_linux;
 mod plan;
 mod reach;
 mod sides;
@@ -18,7 +18,6 @@ use super::request::Request;
 use crate::compare::{Arenas, Builder};
 use crate::failure::Failure;
 use measure::Times;
-pub use on_linux::run as on_linux;
 use plan::{BLOCKS, Place, Step};
 use sides::{Copying, Core, Side, Tmpfs};
 use vellum_terminal::progress::Interrupt;

@@ -8,11 +8,10 @@ use super::measure::Times;
 use super::memory::{Processes, Threads};
 use super::plan::{Step, Timed, What, Work, cut};
 use super::sides::{Side, Tmpfs};
-use crate::bench::findings::{Findings, Run, arms_of};
+use crate::bench::findings::{Findings, Run};
 use crate::bench::host::forkfault::{Helper, TrapCost};
-use crate::bench::host::scratch::Scratch;
-use crate::bench::host::tmpfs::{file_system, mount_ext4, mount_tmpfs, with_own_mounts};
-use crate::bench::host::{HostError, ONE_KERNEL, cpus, kernel_release};
+use crate::bench::host::tmpfs::{mount_tmpfs, on_ext4, with_own_mounts};
+use crate::bench::host::{self, HostError, cpus};
 use crate::bench::request::Request;
 use crate::bench::sweep::{self, blocks, cpu_counts, size_name};
 use crate::compare::HostClock;
@@ -33,48 +32,36 @@ const PAGE: u64 = 4096;
 /// What is not in files.
 const SPARE: u64 = 64 * MIB;
 
-/// Runs the benchmark that `request` asks for.
+/// Writes of every block size.
 ///
 /// # Errors
-/// There are fewer CPUs than asked for, the kernel refused something, or the user stopped
-/// it before anything was complete.
-pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
-    if request.cpus > cpus() {
-        return Err(Failure::usage(format!(
-            "--cpus {}: this host lets the program use {}",
-            request.cpus,
-            plural(cpus(), "CPU", "CPUs")
-        )));
-    }
-    let trap = Helper::this()
-        .and_then(|helper| helper.trap_cost(interrupt))
-        .map_err(HostError::into_failure)?;
-    let mut linux = Linux {
-        request,
-        interrupt,
-        trap,
-        findings: Findings {
-            arms: arms_of(&[kernel_release()], &[]),
-            notes: vec![ONE_KERNEL.to_owned()],
-            ..Findings::default()
-        },
-    };
-    let done = match request.benchmark.name {
-        "write" => linux.sweep("writes", writes),
-        "read" => linux.sweep("reads", reads),
-        "readonce" => linux.readonce(),
-        "pft" => linux.faults(),
-        name => Err(Failure::usage(format!("{name} does not run on linux"))),
-    };
-    match done {
-        Err(failure)
-            if failure.code() == Failure::INTERRUPTED && !linux.findings.runs.is_empty() =>
-        {
-            linux.findings.interrupted = true;
-        }
-        done => done?,
-    }
-    Ok(linux.findings)
+/// As [`Linux::run`].
+pub fn write(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    Linux::run(request, interrupt, |linux| linux.sweep("writes", writes))
+}
+
+/// Reads of every block size.
+///
+/// # Errors
+/// As [`Linux::run`].
+pub fn read(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    Linux::run(request, interrupt, |linux| linux.sweep("reads", reads))
+}
+
+/// Files of a store, each read once.
+///
+/// # Errors
+/// As [`Linux::run`].
+pub fn readonce(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    Linux::run(request, interrupt, |linux| linux.files_read_once())
+}
+
+/// First stores to private memory.
+///
+/// # Errors
+/// As [`Linux::run`].
+pub fn pft(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
+    Linux::run(request, interrupt, |linux| linux.faults())
 }
 
 struct Linux<'l> {
@@ -85,6 +72,43 @@ struct Linux<'l> {
 }
 
 impl Linux<'_> {
+    /// Measures as `measure` says. An interruption keeps what is complete.
+    ///
+    /// # Errors
+    /// There are fewer CPUs than asked for, the kernel refused something, or the user stopped
+    /// it before anything was complete.
+    fn run(
+        request: &Request,
+        interrupt: &Interrupt,
+        measure: fn(&mut Linux<'_>) -> Result<(), Failure>,
+    ) -> Result<Findings, Failure> {
+        if request.cpus > cpus() {
+            return Err(Failure::usage(format!(
+                "--cpus {}: this host lets the program use {}",
+                request.cpus,
+                plural(cpus(), "CPU", "CPUs")
+            )));
+        }
+        let trap = Helper::this()
+            .and_then(|helper| helper.trap_cost(interrupt))
+            .map_err(HostError::into_failure)?;
+        let mut linux = Linux {
+            request,
+            interrupt,
+            trap,
+            findings: host::of_this_kernel(),
+        };
+        match measure(&mut linux) {
+            Err(failure)
+                if failure.code() == Failure::INTERRUPTED && !linux.findings.runs.is_empty() =>
+            {
+                linux.findings.interrupted = true;
+            }
+            done => done?,
+        }
+        Ok(linux.findings)
+    }
+
     /// Times `steps` on two sides that are alike, and keeps what comes of it.
     fn add(
         &mut self,
@@ -138,14 +162,14 @@ impl Linux<'_> {
         Ok(())
     }
 
-    fn readonce(&mut self) -> Result<(), Failure> {
+    fn files_read_once(&mut self) -> Result<(), Failure> {
         let bytes = self.request.sizes.get("mebibytes") * MIB;
         let (block, rounds) = (
             self.request.sizes.get("block"),
             self.request.sizes.get("rounds"),
         );
         let most = 2 * bytes * self.request.cpus as u64;
-        let mut measure = |directory: &Path, place: String| -> Result<(), Failure> {
+        let measure = |directory: &Path, place: &str| -> Result<(), Failure> {
             let files = 2 * self.request.cpus;
             let all = Tmpfs::new(directory, 0..files, self.trap, 1);
             let all = all.map_err(HostError::into_failure)?;
@@ -160,35 +184,11 @@ impl Linux<'_> {
                 all.work(0, &write)?;
             }
             let (one, again) = all.split(self.request.cpus);
-            self.readonce_of(&place, (bytes, block, rounds), [&one, &again])
+            self.readonce_of(place, (bytes, block, rounds), [&one, &again])
         };
         let room = most / 8 * 9 + (128 << 20);
-        let own = with_own_mounts(|directory| {
-            // What fails in the measurement has its exit code already.
-            Ok(match mount_ext4(directory, room) {
-                Ok(ext4) => measure(
-                    &ext4,
-                    "ext4, mounted from a file for the purpose".to_owned(),
-                ),
-                Err(why) => {
-                    let kind = file_system(directory);
-                    let place = format!("{kind}, as no ext4 can be mounted ({why})");
-                    measure(directory, place)
-                }
-            })
-        });
-        match own {
-            Err(HostError::Unsupported(_)) => {
-                let parent = std::env::temp_dir();
-                let doing = HostError::io(format!("making a directory in {}", parent.display()));
-                let scratch = Scratch::new(&parent, "readonce").map_err(doing);
-                let scratch = scratch.map_err(HostError::into_failure)?;
-                let kind = file_system(scratch.path());
-                let place = format!("{kind}, as this user may mount nothing");
-                measure(scratch.path(), place)
-            }
-            done => done.map_err(HostError::into_failure)?,
-        }
+        // What fails in the measurement has its exit code already.
+        on_ext4("readonce", room, measure).map_err(HostError::into_failure)?
     }
 
     fn readonce_of(

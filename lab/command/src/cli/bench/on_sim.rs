@@ -8,15 +8,15 @@ use vellum_terminal::progress::Style;
 /// The benchmark on a simulated machine.
 pub fn run((name, args): (&str, &BenchArgs)) -> Result<(), Failure> {
     let benchmark = bench::find(name).map_err(Failure::usage)?;
-    if !benchmark.simulated() {
-        let names = BENCHMARKS.iter().filter(|other| other.simulated());
+    let Some(replayed) = benchmark.sim else {
+        let names = BENCHMARKS.iter().filter(|other| other.sim.is_some());
         let names: Vec<&str> = names.map(|other| other.name).collect();
         return Err(Failure::usage(format!(
             "--on sim is for benchmarks that replay traces: {}; `vellum scale` has workloads \
              for more and more simulated CPUs",
             names.join(", ")
         )));
-    }
+    };
     let strangers = [
         (args.tree.is_some(), "--tree"),
         (args.config.is_some(), "--config"),
@@ -40,6 +40,7 @@ pub fn run((name, args): (&str, &BenchArgs)) -> Result<(), Failure> {
     }
     bench_sim::run(bench_sim::Request {
         benchmark,
+        replayed,
         designs: designs(benchmark, args)?,
         named: args.a.is_some() || args.b.is_some() || !args.designs.is_empty(),
         sizes: sizes(benchmark, args)?,

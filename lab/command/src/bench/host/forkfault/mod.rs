@@ -4,6 +4,7 @@
 //! runs in this program started anew ([`Helper`]), as the hidden command
 //! `vellum host-forkfault`.
 
+mod measure;
 pub mod program;
 mod sys;
 pub mod trap;
@@ -14,6 +15,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 
+pub use measure::measure;
 pub use program::{Iteration, Kind, Placement, Program};
 pub use trap::TrapCost;
 

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::interleave::Interleaved;
 use super::scratch::{Scratch, last_lines};
-use super::{HostError, tools};
+use super::{Host, HostError, Interleaved, RUSAGE, WALL, row_label, tools};
+use crate::{bench, report};
 use vellum_terminal::job::{self, Job, Usage};
-use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_terminal::progress::Interrupt;
 
 /// What this workload is not.
 pub const DISCLAIMER: &str = "\
@@ -42,100 +42,90 @@ pub const SHIPPED: [&str; 8] = [
     "sdet-like-7.vellum",
 ];
 
-/// What to run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Numbers of scripts at once, in order.
-    pub scripts: Vec<usize>,
-    /// Runs of each arm for each number.
-    pub passes: usize,
-    /// Decides the order of steps in each script, and the text they work on.
-    pub seed: u64,
-    /// Where the private directories are made; they are removed at the end.
-    pub directory: PathBuf,
-    /// How to show progress.
-    pub style: Style,
-}
-
 /// One run of N scripts at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+struct Run {
     /// From the start of the first script to the end of the last, in seconds.
-    pub elapsed_s: f64,
+    elapsed_s: f64,
     /// CPU time of all of them.
-    pub usage: Usage,
+    usage: Usage,
 }
 
 impl Run {
     /// Scripts in an hour, of a run of `scripts` at once.
-    pub fn throughput(&self, scripts: usize) -> f64 {
+    fn throughput(&self, scripts: usize) -> f64 {
         scripts as f64 * 3600.0 / self.elapsed_s
     }
 }
 
-/// The runs with one number of scripts at once.
-#[derive(Clone, Debug)]
-pub struct Load {
-    /// Scripts at once.
-    pub scripts: usize,
-    /// By arm, then by pass.
-    pub runs: Interleaved<Run>,
-}
-
-/// What was measured, and whether the user stopped early.
-#[derive(Clone, Debug)]
-pub struct Sdet {
-    /// Complete loads.
-    pub loads: Vec<Load>,
-    /// Whether the user stopped the run early.
-    pub interrupted: bool,
-}
-
-/// Runs the scripts as `options` says. Whatever ends it, the directories are
-/// removed.
+/// Runs 1, 2, 4 … scripts at once, up to the number asked for. Whatever ends it, the
+/// directories are removed.
 ///
 /// # Errors
 /// A program is missing, a script fails, a directory cannot be made, or the user
-/// interrupted before the first number of scripts was complete.
-pub fn run(options: &Options, interrupt: &Interrupt) -> Result<Sdet, HostError> {
+/// interrupted.
+pub fn measure(host: &mut Host<'_>) -> Result<(), HostError> {
+    below(&std::env::temp_dir(), host)
+}
+
+/// The same in directories below `parent`.
+fn below(parent: &Path, host: &mut Host<'_>) -> Result<(), HostError> {
+    let notes = &mut host.findings.notes;
+    notes.push(DISCLAIMER.replace('\n', " "));
     tools::require(script::TOOLS)?;
-    let directory = options.directory.display();
-    let scratch = Scratch::new(&options.directory, "sdet-like")
-        .map_err(HostError::io(format!("making a directory in {directory}")))?;
-    let steps: usize = options.scripts.iter().map(|n| 2 * n * options.passes).sum();
-    let mut progress = Progress::new(options.style, "warming up", 1 + steps as u64, "scripts");
+    let doing = HostError::io(format!("making a directory in {}", parent.display()));
+    let scratch = Scratch::new(parent, "sdet-like").map_err(doing)?;
+    let (seed, interrupt) = (host.request.method.seed, host.interrupt);
+    let most = host.request.sizes.get("most") as usize;
+    let numbers = std::iter::successors(Some(1), |n| Some(2 * n));
+    let numbers: Vec<usize> = numbers.take_while(|n| *n <= most).collect();
+    let steps = 1 + 2 * numbers.iter().sum::<usize>() * host.request.passes;
+    let mut progress = host.progress("warming up", steps, "scripts");
     // Programs and libraries are in memory when the clock starts.
-    together(1, &scratch, options.seed, interrupt)?;
+    together(1, &scratch, seed, interrupt)?;
     progress.advance(1);
-    let mut result = Sdet {
-        loads: Vec::new(),
-        interrupted: false,
-    };
-    for &scripts in &options.scripts {
+    for scripts in numbers {
         progress.relabel(format!("{scripts} scripts at once"));
-        let runs = Interleaved::collect(options.passes, options.seed, |_| {
-            let run = together(scripts, &scratch, options.seed, interrupt)?;
+        let runs = host.collect(|| {
+            let run = together(scripts, &scratch, seed, interrupt)?;
             progress.advance(scripts as u64);
             Ok(run)
-        });
-        match runs {
-            Ok(runs) => {
-                let cut_short = runs.interrupted;
-                result.loads.push(Load { scripts, runs });
-                if cut_short {
-                    result.interrupted = true;
-                    break;
-                }
-            }
-            Err(HostError::Interrupted) if !result.loads.is_empty() => {
-                result.interrupted = true;
-                break;
-            }
-            Err(error) => return Err(error),
-        }
+        })?;
+        keep(host, scripts, &runs)?;
     }
     progress.finish();
-    Ok(result)
+    Ok(())
+}
+
+/// Keeps the runs of so many scripts at once.
+fn keep(host: &mut Host<'_>, n: usize, runs: &Interleaved<Run>) -> Result<(), HostError> {
+    let arms = host.findings.arms.iter().zip(&runs.arms);
+    let arms = arms.map(|(arm, runs)| {
+        let throughputs = runs.iter().map(|run| run.throughput(n));
+        (row_label(arm), throughputs.collect::<Vec<f64>>())
+    });
+    let throughputs: Vec<_> = arms.collect();
+    let title = format!("SDET-like {n}  (see disclaimer)");
+    let block = report::sdet::block(&title, &report::sdet::rows(&throughputs));
+    host.findings.blocks.push(block);
+    let mean = throughputs[0].1.iter().sum::<f64>() / throughputs[0].1.len().max(1) as f64;
+    let of = |name, clock, seconds: fn(&Run) -> f64| {
+        host.figure((name, "script", n as f64), clock, runs, seconds)
+    };
+    let run = bench::Run {
+        title: match n {
+            1 => "1 script".to_owned(),
+            n => format!("{n} scripts at once"),
+        },
+        facts: vec![format!("{mean:.0} scripts an hour")],
+        figures: vec![
+            of("elapsed", WALL, |run| run.elapsed_s),
+            of("system", RUSAGE, |run| run.usage.system_s),
+            of("user", RUSAGE, |run| run.usage.user_s),
+        ],
+        ..bench::Run::default()
+    };
+    host.keep(runs, run)
 }
 
 /// Runs `scripts` scripts at once, each in a new directory below `parent`, which

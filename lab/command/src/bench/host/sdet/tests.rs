@@ -1,15 +1,20 @@
 //! Real runs of one and of two scripts.
 
+use super::super::of_this_kernel;
 use super::*;
+use crate::bench::{Findings, On, Request};
 
-fn options(scripts: Vec<usize>, directory: &Path) -> Options {
-    Options {
-        scripts,
-        passes: 1,
-        seed: 1,
-        directory: directory.to_owned(),
-        style: Style::Quiet,
-    }
+/// What comes of one pass of up to `most` scripts at once below `directory`.
+fn measured(most: u64, directory: &Path, interrupt: &Interrupt) -> Result<Findings, HostError> {
+    let given = [format!("most={most}")];
+    let mut request = Request::new("sdet", On::Linux, (1.0, &given)).expect("a benchmark");
+    request.passes = 1;
+    let mut host = Host {
+        request: &request,
+        interrupt,
+        findings: of_this_kernel(),
+    };
+    below(directory, &mut host).map(|()| host.findings)
 }
 
 /// Whether all programs are there; says so if not.
@@ -29,15 +34,19 @@ fn scripts_run_to_their_end_and_nothing_stays_behind() {
         return;
     }
     let scratch = Scratch::new(&std::env::temp_dir(), "sdet-test").expect("made");
-    let options = options(vec![1, 2], scratch.path());
-    let result = run(&options, &Interrupt::manual()).expect("the scripts succeed");
+    let result = measured(2, scratch.path(), &Interrupt::manual()).expect("the scripts succeed");
     assert!(!result.interrupted);
-    for (load, scripts) in result.loads.iter().zip([1, 2]) {
-        assert_eq!(load.scripts, scripts);
-        for run in load.runs.arms.iter().flatten() {
-            assert!(run.elapsed_s > 0.0 && run.throughput(scripts) > 0.0);
-            assert!(run.usage.system_s > 0.0, "{run:?}");
+    let titles = result.runs.iter().map(|run| run.title.as_str());
+    let titles: Vec<&str> = titles.collect();
+    assert_eq!(titles, ["1 script", "2 scripts at once"]);
+    for (run, block) in result.runs.iter().zip(&result.blocks) {
+        for name in ["elapsed", "system"] {
+            let figure = run.figures.iter().find(|figure| figure.name == name);
+            let arms = &figure.expect("it is measured").arms;
+            assert!(arms.iter().all(|arm| arm.value > 0.0), "{arms:?}");
         }
+        assert_ne!(run.facts, ["0 scripts an hour"]);
+        assert!(block.contains("100.0%"), "{block}");
     }
     let left = fs::read_dir(scratch.path()).expect("readable").count();
     assert_eq!(left, 0);
@@ -51,7 +60,7 @@ fn an_interruption_removes_the_directories() {
     let scratch = Scratch::new(&std::env::temp_dir(), "sdet-stop-test").expect("made");
     let interrupt = Interrupt::manual();
     interrupt.request();
-    let stopped = run(&options(vec![2], scratch.path()), &interrupt);
+    let stopped = measured(2, scratch.path(), &interrupt);
     assert!(matches!(stopped, Err(HostError::Interrupted)));
     let left = fs::read_dir(scratch.path()).expect("readable").count();
     assert_eq!(left, 0);

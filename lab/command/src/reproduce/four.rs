@@ -125,14 +125,9 @@ pub const SECTIONS: &[Entry] = &[
 ];
 
 impl Task<'_> {
-    fn on(&self) -> Result<&Simulated, Failure> {
-        let on = self.setting.simulated.as_ref();
-        on.ok_or_else(|| Failure::failed("no machine is to be simulated"))
-    }
-
     /// The machine of that name, unless the user has asked for another.
     pub(super) fn machine(&self, name: &str) -> Result<Simulated, Failure> {
-        let on = self.on()?;
+        let on = self.simulated()?;
         let machine = match on.machine_name == FIRST_MACHINE {
             true => Description::named(name),
             false => return Ok(on.clone()),
@@ -423,15 +418,7 @@ fn factor(waited: &[Vec<f64>; 2], seed: u64) -> Option<Factor> {
         return None;
     }
     Some(match ratio_of("waited", &each, RESAMPLES, seed) {
-        Some(ratio) => Factor {
-            value: ratio.ratio,
-            bounds: Some((ratio.low, ratio.high)),
-            evidence: match ratio.differs() {
-                true => Evidence::Proven,
-                false => Evidence::NotProven,
-            },
-            resolution: (ratio.high - ratio.low) / 2.0,
-        },
+        Some(ratio) => Factor::of(&ratio),
         None => Factor {
             value: median(&each)?,
             bounds: None,

@@ -6,6 +6,7 @@
 //! do and neither is more than twice the other.
 
 use crate::stats::bootstrap::LEAST_PASSES;
+use vellum_results::sim::Ratio;
 
 /// How much larger than the other a change may be and still agree.
 const FACTOR: f64 = 2.0;
@@ -49,6 +50,28 @@ pub struct Factor {
     pub evidence: Evidence,
     /// The largest distance from 1 that could not have been told from none.
     pub resolution: f64,
+}
+
+impl Evidence {
+    /// What the interval of a ratio says.
+    pub fn of(ratio: &Ratio) -> Evidence {
+        match ratio.differs() {
+            true => Evidence::Proven,
+            false => Evidence::NotProven,
+        }
+    }
+}
+
+impl Factor {
+    /// Of a ratio with its interval.
+    pub fn of(ratio: &Ratio) -> Factor {
+        Factor {
+            value: ratio.ratio,
+            bounds: Some((ratio.low, ratio.high)),
+            evidence: Evidence::of(ratio),
+            resolution: (ratio.high - ratio.low) / 2.0,
+        }
+    }
 }
 
 /// The result.

@@ -4,7 +4,7 @@
 use vellum_scale::hosted::nodes_of;
 
 use super::bench::Simulated;
-use super::judge::{Evidence, Factor};
+use super::judge::Factor;
 use super::model::{self, Section};
 use super::one::{MIGRATIONS, designs, problems, sources};
 use super::published;
@@ -106,15 +106,7 @@ impl Runs {
         let ratio = ratio.ok_or_else(|| {
             Failure::usage("a reproduction on a simulated machine needs 5 seeds at least")
         })?;
-        Ok(Factor {
-            value: ratio.ratio,
-            bounds: Some((ratio.low, ratio.high)),
-            evidence: match ratio.differs() {
-                true => Evidence::Proven,
-                false => Evidence::NotProven,
-            },
-            resolution: (ratio.high - ratio.low) / 2.0,
-        })
+        Ok(Factor::of(&ratio))
     }
 }
 
@@ -126,10 +118,8 @@ struct Place<'t> {
 
 impl<'t> Place<'t> {
     fn new(task: &'t Task<'t>) -> Result<Place<'t>, Failure> {
-        match &task.setting.simulated {
-            Some(on) => Ok(Place { task, on }),
-            None => Err(Failure::failed("no machine is to be simulated")),
-        }
+        let on = task.simulated()?;
+        Ok(Place { task, on })
     }
 
     /// How many CPUs there have to be. An error says why there are none such.

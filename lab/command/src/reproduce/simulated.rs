@@ -129,11 +129,7 @@ pub(super) fn change(ratio: &Ratio, inverted: bool) -> Change {
         true => (1.0 / value, 1.0 / high, 1.0 / low),
         false => (value, low, high),
     };
-    let evidence = match ratio.differs() {
-        true => Evidence::Proven,
-        false => Evidence::NotProven,
-    };
-    Change::of_ratio(value, Some((low, high))).judged(evidence, (high - low) / 2.0)
+    Change::of_ratio(value, Some((low, high))).judged(Evidence::of(ratio), (high - low) / 2.0)
 }
 
 /// What is said of each section: where, what of, and what is not in it.

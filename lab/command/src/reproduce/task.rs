@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::bench::Setting;
+use super::bench::{Setting, Simulated};
 use super::model::Section;
 use super::published::Source;
 use super::{
@@ -29,6 +29,15 @@ impl Task<'_> {
     /// Simulations that need not be run again. Nobody leaves them half changed.
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.all_kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The machine to simulate.
+    ///
+    /// # Errors
+    /// None is to be simulated.
+    pub(super) fn simulated(&self) -> Result<&Simulated, Failure> {
+        let on = self.setting.simulated.as_ref();
+        on.ok_or_else(|| Failure::failed("no machine is to be simulated"))
     }
 
     /// The kernel build's trace, or the part of it that is replayed.

@@ -1,9 +1,10 @@
 //! What designs that search relatives find hard: `late-mappers` and
 //! `generations`.
 
-use vellum_engine::{Op, SpaceSlot};
+use vellum_engine::Op;
 
-use super::families::{LOOKUPS, START, populate, private, scan, write};
+use super::families::{LOOKUPS, START, scan};
+use super::ops::{exit_all, fork_all, private, process, write};
 use super::run::{self, Part};
 use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
@@ -46,13 +47,8 @@ fn late(children: u64, mappers: u64, pages: u64, visits: u64) -> Script {
     let lookup = writer.phase("lookup", "lookup", Timing::Slices);
     let exit = writer.phase("exit", "child", Timing::Slices);
     let mut slots = Slots::default();
-    let parent = slots.fresh();
-    populate(&mut writer, parent, pages);
-    let family: Vec<SpaceSlot> = (0..children).map(|_| slots.fresh()).collect();
-    for &child in &family {
-        writer.op(Op::Fork { parent, child });
-        writer.piece(fork, 1);
-    }
+    let parent = process(&mut writer, &mut slots, START, pages);
+    let family = fork_all(&mut writer, &mut slots, parent, children, fork);
     let (oldest, others) = family.split_at(mappers as usize);
     for &space in others.iter().chain([&parent]) {
         let page = START;
@@ -62,10 +58,7 @@ fn late(children: u64, mappers: u64, pages: u64, visits: u64) -> Script {
     for _ in 0..visits {
         scan(&mut writer, lookup, oldest[0], START, START + pages);
     }
-    for &space in &family {
-        writer.op(Op::Exit { space });
-        writer.piece(exit, 1);
-    }
+    exit_all(&mut writer, &family, exit);
     writer.finish()
 }
 
@@ -134,10 +127,8 @@ fn line(generations: u64, pages: u64, visits: u64, living: bool) -> Script {
     for _ in 0..visits {
         scan(&mut writer, lookup, space, START, end);
     }
-    for space in ancestors.into_iter().chain([space]) {
-        writer.op(Op::Exit { space });
-        writer.piece(exit, 1);
-    }
+    ancestors.push(space);
+    exit_all(&mut writer, &ancestors, exit);
     writer.finish()
 }
 

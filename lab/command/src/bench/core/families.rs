@@ -1,9 +1,10 @@
 //! Forks: `fork-family` and `mremap-after-fork`.
 
-use vellum_engine::{Access, Backing, Op, Prot, Sharing, SpaceSlot};
+use vellum_engine::{Op, SpaceSlot};
 
+use super::ops::{exit_all, fork_all, process, write};
 use super::run::{self, Part};
-use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
+use super::script::{Phase, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
 use crate::bench::request::Request;
 use crate::failure::Failure;
@@ -17,38 +18,6 @@ const ELSEWHERE: u64 = 1 << 24;
 
 pub(super) const LOOKUPS: &str = "Lookups go through the page table of the space that is named: they ask of \
      each page found there who else maps it, and take the accessed marks, as page aging would.";
-
-pub(super) fn private(space: SpaceSlot, page: u64, pages: u64) -> Op {
-    Op::Map {
-        space,
-        page,
-        pages,
-        prot: Prot {
-            read: true,
-            write: true,
-            execute: false,
-        },
-        sharing: Sharing::Private,
-        backing: Backing::Anonymous,
-        grows_down: false,
-    }
-}
-
-pub(super) fn write(space: SpaceSlot, page: u64) -> Op {
-    Op::Touch {
-        space,
-        page,
-        access: Access::Write,
-    }
-}
-
-/// Maps `pages` pages and writes to them.
-pub(super) fn populate(writer: &mut Writer, space: SpaceSlot, pages: u64) {
-    writer.op(Op::Create { space });
-    writer.op(private(space, START, pages));
-    (START..START + pages).for_each(|page| writer.op(write(space, page)));
-    writer.cut(SETUP);
-}
 
 /// Looks up the pages `first..end` of `space`.
 pub(super) fn scan(writer: &mut Writer, phase: Phase, space: SpaceSlot, first: u64, end: u64) {
@@ -103,16 +72,8 @@ fn family(children: u64, pages: u64, shared: u64, visits: u64) -> Script {
     let of_shared = writer.phase("lookup of a shared page", "lookup", Timing::Slices);
     let exit = writer.phase("exit", "child", Timing::Slices);
     let mut slots = Slots::default();
-    let parent = slots.fresh();
-    populate(&mut writer, parent, pages + shared);
-    let family: Vec<SpaceSlot> = (0..children).map(|_| slots.fresh()).collect();
-    for child in &family {
-        writer.op(Op::Fork {
-            parent,
-            child: *child,
-        });
-        writer.piece(fork, 1);
-    }
+    let parent = process(&mut writer, &mut slots, START, pages + shared);
+    let family = fork_all(&mut writer, &mut slots, parent, children, fork);
     for child in &family {
         (START..START + pages).for_each(|page| writer.op(write(*child, page)));
         writer.piece(copy, pages);
@@ -125,10 +86,7 @@ fn family(children: u64, pages: u64, shared: u64, visits: u64) -> Script {
     }
     let (first, end) = (START + pages, START + pages + shared);
     scan(&mut writer, of_shared, parent, first, end);
-    for child in &family {
-        writer.op(Op::Exit { space: *child });
-        writer.piece(exit, 1);
-    }
+    exit_all(&mut writer, &family, exit);
     writer.finish()
 }
 
@@ -165,16 +123,8 @@ fn moves(children: u64, pages: u64) -> Script {
     let lookup = writer.phase("lookup", "lookup", Timing::Slices);
     let exit = writer.phase("exit", "child", Timing::Slices);
     let mut slots = Slots::default();
-    let parent = slots.fresh();
-    populate(&mut writer, parent, pages);
-    let family: Vec<SpaceSlot> = (0..children).map(|_| slots.fresh()).collect();
-    for child in &family {
-        writer.op(Op::Fork {
-            parent,
-            child: *child,
-        });
-        writer.piece(fork, 1);
-    }
+    let parent = process(&mut writer, &mut slots, START, pages);
+    let family = fork_all(&mut writer, &mut slots, parent, children, fork);
     for (number, child) in (0u64..).zip(&family).step_by(2) {
         writer.op(Op::Remap {
             space: *child,
@@ -191,9 +141,6 @@ fn moves(children: u64, pages: u64) -> Script {
         writer.op(Op::ScanSpace { space, page, pages });
         writer.piece(lookup, pages);
     }
-    for child in &family {
-        writer.op(Op::Exit { space: *child });
-        writer.piece(exit, 1);
-    }
+    exit_all(&mut writer, &family, exit);
     writer.finish()
 }

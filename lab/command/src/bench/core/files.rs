@@ -4,8 +4,9 @@
 //! not short here: the pages are visited by a scanner that asks of each who maps it
 //! and takes the accessed marks, as page aging does.
 
-use vellum_engine::{Access, Backing, FileSlot, Op, Prot, Sharing, SpaceSlot};
+use vellum_engine::{Access, Backing, FileSlot, Op, SpaceSlot};
 
+use super::ops::map;
 use super::run::{self, Machine, Part};
 use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::{Figure, Findings, Standing};
@@ -160,22 +161,11 @@ impl Regions {
     }
 
     fn map(&self, space: SpaceSlot, region: u64) -> Op {
-        Op::Map {
-            space,
-            page: self.start(region),
-            pages: self.pages,
-            prot: Prot {
-                read: true,
-                write: true,
-                execute: false,
-            },
-            sharing: Sharing::Shared,
-            backing: Backing::File {
-                file: FILE,
-                page: (self.offset)(region, self.pages),
-            },
-            grows_down: false,
-        }
+        let backing = Backing::File {
+            file: FILE,
+            page: (self.offset)(region, self.pages),
+        };
+        map(space, self.start(region), self.pages, backing)
     }
 
     fn touch(&self, writer: &mut Writer, space: SpaceSlot, region: u64) -> u64 {

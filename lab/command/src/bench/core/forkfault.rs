@@ -7,8 +7,9 @@
 //! shared zero page, so the time is that of the fault and of one page table.
 //! The variants ask what the published figure leaves open.
 
-use vellum_engine::{Access, Backing, Op, Prot, Sharing, SpaceSlot, pages_of};
+use vellum_engine::{Access, Op, SpaceSlot, pages_of};
 
+use super::ops::{populate, private};
 use super::run::{self, Machine, Part};
 use super::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::Variant;
@@ -19,18 +20,6 @@ use vellum_terminal::progress::Interrupt;
 
 /// First page of the mapping, aligned to the widest table there is.
 const START: u64 = 1 << 24;
-
-const READ: Prot = Prot {
-    read: true,
-    write: false,
-    execute: false,
-};
-
-const READ_WRITE: Prot = Prot {
-    read: true,
-    write: true,
-    execute: false,
-};
 
 /// Runs every variant wanted.
 pub fn run(request: &Request, interrupt: &Interrupt) -> Result<Findings, Failure> {
@@ -169,8 +158,11 @@ impl Program {
         };
         let (parent, child) = (SpaceSlot(0), SpaceSlot(1));
         writer.op(Op::Create { space: parent });
-        let prot = if writes { READ_WRITE } else { READ };
-        writer.op(private(parent, START, self.stride * faults, prot));
+        let mut memory = private(parent, START, self.stride * faults);
+        if let Op::Map { prot, .. } = &mut memory {
+            prot.write = writes;
+        }
+        writer.op(memory);
         writer.cut(SETUP);
         for _ in 0..forks {
             if variant == "cold" {
@@ -222,8 +214,7 @@ impl Program {
         let (parent, child, program) = (slots.fresh(), slots.fresh(), slots.fresh());
         writer.op(Op::Create { space: parent });
         if resident > 0 {
-            writer.op(private(parent, START, resident, READ_WRITE));
-            touch_all(writer, parent, START, resident);
+            populate(writer, parent, START, resident);
         }
         writer.cut(SETUP);
         for _ in 0..self.forks {
@@ -240,8 +231,7 @@ impl Program {
                     // Text, data, heap and stack of a small static program.
                     for (part, pages) in [16, 4, 8, 8].into_iter().enumerate() {
                         let start = START + (part as u64) * 4096;
-                        writer.op(private(program, start, pages, READ_WRITE));
-                        touch_all(writer, program, start, pages);
+                        populate(writer, program, start, pages);
                     }
                     writer.lapped(exec, 1);
                     program
@@ -251,28 +241,6 @@ impl Program {
             writer.lapped(exit, 1);
             writer.cut(SETUP);
         }
-    }
-}
-
-fn touch_all(writer: &mut Writer, space: SpaceSlot, start: u64, pages: u64) {
-    for page in start..start + pages {
-        writer.op(Op::Touch {
-            space,
-            page,
-            access: Access::Write,
-        });
-    }
-}
-
-fn private(space: SpaceSlot, page: u64, pages: u64, prot: Prot) -> Op {
-    Op::Map {
-        space,
-        page,
-        pages,
-        prot,
-        sharing: Sharing::Private,
-        backing: Backing::Anonymous,
-        grows_down: false,
     }
 }
 

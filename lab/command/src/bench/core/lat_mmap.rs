@@ -1,7 +1,8 @@
 //! `lat_mmap`: map a file, store a byte in every 16 KiB of its first tenth, unmap it.
 
-use vellum_engine::{Access, Backing, FileSlot, Op, Prot, Sharing, SpaceSlot, pages_of};
+use vellum_engine::{Backing, FileSlot, Op, SpaceSlot, pages_of};
 
+use super::ops::{map, write};
 use super::run::{self, Machine, Part};
 use super::script::{Phase, SETUP, Script, Timing, Writer};
 use crate::bench::findings::Findings;
@@ -101,27 +102,11 @@ fn script(sizes: &[Size], samples: u64, shift: u32) -> Script {
 /// What is done once: the first tenth of `size` is stored to.
 pub fn iteration(space: SpaceSlot, file: FileSlot, size: Size, shift: u32) -> Vec<Op> {
     let pages = size.bytes >> shift;
-    let mut ops = vec![Op::Map {
-        space,
-        page: START,
-        pages,
-        prot: Prot {
-            read: true,
-            write: true,
-            execute: false,
-        },
-        sharing: Sharing::Shared,
-        backing: Backing::File { file, page: 0 },
-        grows_down: false,
-    }];
+    let mut ops = vec![map(space, START, pages, Backing::File { file, page: 0 })];
     // Bytes of one page fault once.
     let mut touched: Vec<u64> = size.touched().map(|byte| byte >> shift).collect();
     touched.dedup();
-    ops.extend(touched.into_iter().map(|page| Op::Touch {
-        space,
-        page: START + page,
-        access: Access::Write,
-    }));
+    ops.extend(touched.into_iter().map(|page| write(space, START + page)));
     ops.push(Op::Unmap {
         space,
         page: START,

@@ -9,6 +9,7 @@ pub mod frames;
 pub mod io;
 pub mod lat_mmap;
 pub mod loopdd;
+pub mod ops;
 pub mod pft;
 pub mod primitives;
 pub mod run;

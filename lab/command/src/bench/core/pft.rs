@@ -3,8 +3,9 @@
 //! After Christoph Lameter's page-fault test: every thread or process touches
 //! memory of its own, all at once.
 
-use vellum_engine::{Access, Advice, Backing, Op, Prot, Sharing, SpaceSlot};
+use vellum_engine::{Advice, Op, SpaceSlot};
 
+use super::ops::{private, write};
 use super::run::{self, Part};
 use super::script::{SETUP, Script, Timing, Writer};
 use crate::bench::findings::Findings;
@@ -64,19 +65,7 @@ fn script(cpus: usize, threads: bool, pages: u64, rounds: u64) -> Script {
         if cpu == 0 || !threads {
             writer.op(Op::Create { space: space(cpu) });
         }
-        writer.op(Op::Map {
-            space: space(cpu),
-            page: start(cpu),
-            pages,
-            prot: Prot {
-                read: true,
-                write: true,
-                execute: false,
-            },
-            sharing: Sharing::Private,
-            backing: Backing::Anonymous,
-            grows_down: false,
-        });
+        writer.op(private(space(cpu), start(cpu), pages));
     }
     writer.cut(SETUP);
     let step = if cpus == 1 { PIECE.min(pages) } else { pages };
@@ -86,11 +75,7 @@ fn script(cpus: usize, threads: bool, pages: u64, rounds: u64) -> Script {
             for cpu in 0..cpus {
                 writer.beside(cpu);
                 for page in first..first + count {
-                    writer.op(Op::Touch {
-                        space: space(cpu),
-                        page: start(cpu) + page,
-                        access: Access::Write,
-                    });
+                    writer.op(write(space(cpu), start(cpu) + page));
                 }
             }
             writer.beside(0);

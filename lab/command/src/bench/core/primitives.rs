@@ -5,8 +5,9 @@
 //! is what reverse mapping costs; `cargo bench -p vellum-machine --bench rmap`
 //! times the operations of the designs by themselves.
 
-use vellum_engine::{Access, Advice, Backing, Op, Prot, Sharing};
+use vellum_engine::{Advice, Op};
 
+use super::ops::{private, write};
 use super::run::{self, Part};
 use super::script::{SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;
@@ -53,30 +54,12 @@ fn script(pages: u64, rounds: u64) -> Script {
     let mut slots = Slots::default();
     let (parent, child) = (slots.fresh(), slots.fresh());
     writer.op(Op::Create { space: parent });
-    writer.op(Op::Map {
-        space: parent,
-        page: START,
-        pages,
-        prot: Prot {
-            read: true,
-            write: true,
-            execute: false,
-        },
-        sharing: Sharing::Private,
-        backing: Backing::Anonymous,
-        grows_down: false,
-    });
+    writer.op(private(parent, START, pages));
     writer.cut(SETUP);
     for _ in 0..rounds {
         for first in (START..START + pages).step_by(512) {
             let end = (first + 512).min(START + pages);
-            for page in first..end {
-                writer.op(Op::Touch {
-                    space: parent,
-                    page,
-                    access: Access::Write,
-                });
-            }
+            (first..end).for_each(|page| writer.op(write(parent, page)));
             writer.piece(touch, end - first);
         }
         writer.op(Op::Fork { parent, child });

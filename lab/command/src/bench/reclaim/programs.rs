@@ -1,8 +1,9 @@
 //! What the programs do, in operations: the same on the core and on the host's kernel.
 
-use vellum_engine::{Access, Backing, Call, FileSlot, Op, Prot, Sharing, SpaceSlot};
+use vellum_engine::{Access, Backing, Call, FileSlot, Op, SpaceSlot};
 
 use super::zipf::Zipf;
+use crate::bench::core::ops::map;
 use crate::bench::core::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::request::Sizes;
 use crate::failure::Failure;
@@ -114,26 +115,6 @@ pub(super) fn access(space: SpaceSlot, page: u64, pages: u64, access: Access) ->
         pages,
         access,
     })
-}
-
-pub(super) fn map(space: SpaceSlot, page: u64, pages: u64, backing: Backing) -> Op {
-    let sharing = match backing {
-        Backing::Anonymous => Sharing::Private,
-        Backing::File { .. } => Sharing::Shared,
-    };
-    Op::Map {
-        space,
-        page,
-        pages,
-        prot: Prot {
-            read: true,
-            write: true,
-            execute: false,
-        },
-        sharing,
-        backing,
-        grows_down: false,
-    }
 }
 
 /// A new process with so much private memory.

@@ -3,8 +3,9 @@
 
 use vellum_engine::{Backing, FileSlot, Op, SpaceSlot};
 
-use super::programs::{START, access, map};
+use super::programs::{START, access};
 use super::{TIMES, measures, settled};
+use crate::bench::core::ops::map;
 use crate::bench::core::run::{self, Machine, Part};
 use crate::bench::core::script::{Phase, SETUP, Script, Slots, Timing, Writer};
 use crate::bench::findings::Findings;

@@ -8,8 +8,9 @@ use super::formats;
 use super::judge::{Change, Evidence};
 use super::model::Section;
 use super::published;
-use super::schemes::{self, Schemes, loads};
+use super::schemes::{Schemes, loads};
 use super::task::{Entry, Task};
+use super::zero;
 use crate::failure::Failure;
 use crate::report::kernbench;
 use crate::scale::waits::profile;
@@ -30,29 +31,8 @@ const QUICK_SCRIPTS: u64 = 2;
 /// Samples of seeds that intervals are from.
 const RESAMPLES: usize = 2000;
 
-/// The sections in order.
-pub const SECTIONS: &[Entry] = &[
-    (
-        "kernbench, March 2003",
-        &[published::MARCH_2003],
-        schemes::kernbench_2003,
-    ),
-    (
-        "kernbench, March 2004",
-        &[published::MARCH_2004],
-        schemes::kernbench_2004,
-    ),
-    (
-        "SDET, March 2003",
-        &[published::MARCH_2003],
-        schemes::sdet_2003,
-    ),
-    (
-        "SDET, March 2004",
-        &[published::MARCH_2004],
-        schemes::sdet_2004,
-    ),
-];
+/// The sections in order: those that replay traces.
+pub const SECTIONS: &[Entry] = zero::SECTIONS.split_at(4).0;
 
 /// What is replayed in a section, under which designs.
 pub(super) struct Compared<'c> {

@@ -17,7 +17,8 @@ use std::time::Instant;
 
 use super::scratch::{Scratch, last_lines};
 use super::{Host, HostError, Interleaved, RUSAGE, WALL, row_label, tools};
-use crate::{bench, report};
+use crate::bench;
+use crate::report;
 use vellum_terminal::job::{self, Job, Usage};
 use vellum_terminal::progress::Interrupt;
 

@@ -121,13 +121,13 @@ fn at_a_distance(pairs: Vec<(HostCpu, HostCpu)>, effort: Effort) -> io::Result<O
 
 /// Two CPUs count up one word in turn: nanoseconds of a turn, round by round.
 fn ping_pong(one: usize, other: usize, effort: Effort) -> io::Result<Vec<f64>> {
-    const TURNS: u64 = 4000;
-    let rounds: u64 = match effort {
-        Effort::Full => 25,
-        Effort::Quick => 3,
+    // With other programs beside it, a turn may last as long as theirs.
+    let (rounds, turns): (u64, u64) = match effort {
+        Effort::Full => (25, 4000),
+        Effort::Quick => (3, 200),
     };
     let word = Alone(AtomicU64::new(0));
-    let all = (rounds + 1) * TURNS;
+    let all = (rounds + 1) * turns;
     // Takes the turns of one parity.
     let turn = |mut value: u64| {
         let end = value + all;
@@ -142,8 +142,8 @@ fn ping_pong(one: usize, other: usize, effort: Effort) -> io::Result<Vec<f64>> {
                 spin_loop();
             }
             value += 2;
-            if value % TURNS < 2 {
-                times.push(begun.elapsed().as_nanos() as f64 / TURNS as f64);
+            if value % turns < 2 {
+                times.push(begun.elapsed().as_nanos() as f64 / turns as f64);
                 begun = Instant::now();
             }
         }
@@ -168,7 +168,6 @@ fn ping_pong(one: usize, other: usize, effort: Effort) -> io::Result<Vec<f64>> {
 /// How much later each further reader has a line that was just written. With fewer than
 /// three cores in a cluster there is no such figure.
 pub(crate) fn slot(host: &Host, effort: Effort) -> io::Result<Option<Time>> {
-    const WRITES: u64 = 2000;
     const MOST_READERS: usize = 7;
     let first = host.first();
     let mut cores = std::collections::BTreeSet::from([first.core]);
@@ -184,6 +183,10 @@ pub(crate) fn slot(host: &Host, effort: Effort) -> io::Result<Option<Time>> {
     if readers.len() < 2 {
         return Ok(None);
     }
+    let (rounds, writes) = match effort {
+        Effort::Full => (15, 2000),
+        Effort::Quick => (3, 200),
+    };
     let per_write = |readers: &[usize]| -> io::Result<f64> {
         let word = Alone(AtomicU64::new(0));
         let seen: Vec<Alone<AtomicU64>> =
@@ -196,7 +199,7 @@ pub(crate) fn slot(host: &Host, effort: Effort) -> io::Result<Option<Time>> {
                     let word = &word;
                     scope.spawn(move || {
                         let pinned = pin(cpu);
-                        for value in 1..=WRITES {
+                        for value in 1..=writes {
                             while word.0.load(Ordering::Acquire) < value {
                                 spin_loop();
                             }
@@ -208,7 +211,7 @@ pub(crate) fn slot(host: &Host, effort: Effort) -> io::Result<Option<Time>> {
                 .collect();
             pin(first.cpu)?;
             let all = nanoseconds(|| {
-                for value in 1..=WRITES {
+                for value in 1..=writes {
                     word.0.store(value, Ordering::Release);
                     for seen in &seen {
                         while seen.0.load(Ordering::Acquire) < value {
@@ -222,12 +225,8 @@ pub(crate) fn slot(host: &Host, effort: Effort) -> io::Result<Option<Time>> {
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             }
-            Ok(all / WRITES as f64)
+            Ok(all / writes as f64)
         })
-    };
-    let rounds = match effort {
-        Effort::Full => 15,
-        Effort::Quick => 3,
     };
     let mut slots = Vec::new();
     for _ in 0..rounds {

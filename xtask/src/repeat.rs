@@ -176,11 +176,13 @@ impl Case {
             "--quiet",
             "--no-atomics",
         ]);
+        // A run that was interrupted writes what it has, too.
+        let part = result.with_extension("part");
         compare
             .args(["-n", &passes.to_string(), "--json"])
-            .arg(&result);
-        // The file appears when it is whole.
-        succeed(compare.stdout(Stdio::null()))
+            .arg(&part);
+        succeed(compare.stdout(Stdio::null()))?;
+        fs::rename(&part, &result).map_err(|error| format!("{}: {error}", part.display()))
     }
 
     /// The results that there are.

@@ -4,7 +4,7 @@ use super::MAX_ORDER;
 use super::cpu::CpuFrames;
 use super::memory::PhysicalMemory;
 use super::owned::EMBEDDER;
-use super::record::{Flags, Frame, Kind};
+use super::record::{Frame, Kind};
 use super::report::{AuditError, AuditPlace, FrameCensus, FrameStats, ZoneStats};
 use super::ring::BlockStack;
 use super::zones::ZoneFrames;
@@ -100,9 +100,7 @@ impl<P: Machine> PhysicalMemory<P> {
         let result = self.audit_lists().and_then(|()| self.audit_records());
         for range in self.platform.memory_map() {
             for pfn in frames_of(range) {
-                if self.frame(pfn).has(Flags::AUDITED) {
-                    self.frame(pfn).clear(Flags::AUDITED);
-                }
+                self.frame(pfn).forget_audit();
             }
         }
         result
@@ -246,7 +244,7 @@ impl<P: Machine> PhysicalMemory<P> {
         for pfn in self.platform.memory_map().iter().flat_map(frames_of) {
             let frame = self.frame(pfn);
             let kind = frame.kind();
-            let marked = frame.has(Flags::AUDITED);
+            let marked = frame.is_audited();
             if frame.is_tail() {
                 if marked {
                     census.set_aside += 1;
@@ -286,7 +284,7 @@ impl<P: Machine> PhysicalMemory<P> {
 
 /// Marks a frame as found, once.
 pub(crate) fn mark(pfn: Pfn, frame: &Frame) -> Result<(), AuditError> {
-    if frame.set(Flags::AUDITED) {
+    if frame.mark_audited() {
         Ok(())
     } else {
         Err(wrong(pfn, "found on two lists, or twice on one"))

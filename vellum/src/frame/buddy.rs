@@ -19,7 +19,7 @@
 //! ordinary ones, smallest first, until it can be served or none is left.
 
 use super::MAX_ORDER;
-use super::record::{Flags, Frame};
+use super::record::{Frame, FreeFlags};
 use super::table::FrameTable;
 use crate::addr::Pfn;
 use crate::sync::bytes::prefetch;
@@ -120,7 +120,8 @@ impl FreeLists {
 
     /// Whether two free blocks may stay apart although they are buddies.
     pub(super) fn may_stay_apart(&self, block: &Frame, buddy: &Frame) -> bool {
-        self.keeps_zeroed && block.has(Flags::ZEROED) != buddy.has(Flags::ZEROED)
+        self.keeps_zeroed
+            && block.unused().has(FreeFlags::ZEROED) != buddy.unused().has(FreeFlags::ZEROED)
     }
 
     fn set_of(&mut self, zeroed: bool) -> &mut Blocks {
@@ -160,7 +161,7 @@ impl FreeLists {
     fn unlink(&mut self, table: &FrameTable, pfn: Pfn, order: u32) {
         let frame = table.frame(pfn);
         let (next, previous) = frame.links();
-        let set = self.set_of(frame.has(Flags::ZEROED));
+        let set = self.set_of(frame.unused().has(FreeFlags::ZEROED));
         set.counts[order as usize] -= 1;
         set.free -= 1 << order;
         if set.heads[order as usize] == pfn {
@@ -202,7 +203,7 @@ impl FreeLists {
         };
         self.unlink(table, pfn, size);
         let frame = table.frame(pfn);
-        let zeroed = frame.has(Flags::ZEROED);
+        let zeroed = frame.unused().has(FreeFlags::ZEROED);
         while size > order {
             size -= 1;
             self.link(table, pfn.offset(1 << size), size, zeroed);
@@ -280,7 +281,7 @@ impl FreeLists {
             let Some(pfn) = self.take(table, order, zeroed) else {
                 break;
             };
-            let zeroed = table.frame(pfn).has(Flags::ZEROED);
+            let zeroed = table.frame(pfn).unused().has(FreeFlags::ZEROED);
             each(pfn, 1 << order, zeroed);
             left -= 1 << order;
         }
@@ -315,7 +316,7 @@ impl FreeLists {
             if !other.is_free_block(self.zone, order) {
                 break;
             }
-            let other_zeroed = other.has(Flags::ZEROED);
+            let other_zeroed = other.unused().has(FreeFlags::ZEROED);
             if self.keeps_zeroed && other_zeroed != zeroed {
                 break;
             }

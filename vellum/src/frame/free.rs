@@ -3,7 +3,7 @@
 
 use super::MAX_ORDER;
 use super::memory::PhysicalMemory;
-use super::record::{Flags, Frame, Kind};
+use super::record::{Frame, FreeFlags, Kind};
 use super::ring::Ring;
 use super::zeroed::FreedTables;
 use crate::addr::Pfn;
@@ -31,7 +31,7 @@ impl<P: Machine> PhysicalMemory<P> {
 
     /// Gives back a block of `1 << order` frames that the caller is the only
     /// user of: no reference is left, and of a larger block the frames after
-    /// the first are tails. A larger block marked [`Flags::ZEROED`] is believed; of a
+    /// the first are tails. A larger block marked [`FreeFlags::ZEROED`] is believed; of a
     /// single frame [`PhysicalMemory::free_zeroed`] says so.
     #[inline]
     pub(crate) fn free(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
@@ -120,7 +120,7 @@ impl<P: Machine> PhysicalMemory<P> {
     #[cold]
     fn give_block(&self, pin: &Pin<'_>, pfn: Pfn, order: u32) {
         let frame = self.frame(pfn);
-        let zeroed = frame.has(Flags::ZEROED);
+        let zeroed = frame.unused().has(FreeFlags::ZEROED);
         let zone = self.zones.get(frame.set_cached());
         if let Some(lists) = self.other_lists() {
             return lists.give_block(self, pin, pfn, order);
@@ -185,12 +185,12 @@ impl<P: Machine> PhysicalMemory<P> {
             return self.retire(&self.pin(), pfn, zeroed);
         }
         debug_assert!(
-            !frame.has(Flags::ZEROED),
+            !frame.unused().has(FreeFlags::ZEROED),
             "{pfn:?} in use and said to be zero"
         );
         if zeroed {
             // Stale readers may take the frame's bit locks meanwhile.
-            frame.set(Flags::ZEROED);
+            frame.unused().set(FreeFlags::ZEROED);
         }
         self.uncharge(pin, pfn, 0);
         self.retire_chain(pin, Chain::of(&self.table, pfn.0));
@@ -245,7 +245,7 @@ impl<P: Machine> PhysicalMemory<P> {
             let frame = self.frame(pfn);
             frame.init_counts(0, 0);
             if frame.kind() != Kind::Table {
-                if frame.has(Flags::ZEROED) {
+                if frame.unused().has(FreeFlags::ZEROED) {
                     self.free_zeroed(pin, pfn);
                 } else {
                     self.free(pin, pfn, 0);

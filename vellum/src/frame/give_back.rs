@@ -2,7 +2,7 @@
 
 use super::buddy::FreeLists;
 use super::memory::PhysicalMemory;
-use super::record::Flags;
+use super::record::FreeFlags;
 use super::ring::Ring;
 use crate::addr::Pfn;
 use crate::platform::Machine;
@@ -82,7 +82,7 @@ impl<P: Machine> PhysicalMemory<P> {
         for _ in 0..count {
             let Some(pfn) = ring.pop_oldest() else { break };
             let frame = self.frame(pfn);
-            let (zone, zeroed) = (frame.zone() as u16, frame.has(Flags::ZEROED));
+            let (zone, zeroed) = (frame.zone() as u16, frame.unused().has(FreeFlags::ZEROED));
             if let Some(run) = runs[..filled].last_mut()
                 && run.goes_on_with(pfn, zone, zeroed)
             {

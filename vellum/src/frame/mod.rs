@@ -173,7 +173,10 @@ pub use keeper::Keeper;
 pub(crate) use keeper::KeepsFrames;
 pub use memory::PhysicalMemory;
 pub use owned::{OwnedBlock, OwnedFrames};
-pub use record::{Counts, Flags, Frame, Kind, MAX_MAPPINGS, MAX_PINS, MappingsCounted};
+pub use record::{
+    Counts, Flags, Frame, FreeFlags, Kind, MAX_MAPPINGS, MAX_PINS, MappingsCounted, ObjectFlags,
+    PageFlags, PageFrame, PrivateFlags, TableFlags, TableFrame, View, role,
+};
 pub use report::{AuditError, AuditPlace, FrameCensus, FrameStats, SetupError, ZoneStats};
 pub use request::{FailAt, OutOfMemory, Request};
 pub use reservation::ReservationStats;

@@ -1,17 +1,25 @@
 //! The record that every page frame has.
 //!
-//! 32 bytes, two to a cache line, the same for every design. What a word means
-//! depends on the frame's [`Kind`]; the methods are grouped by it, counts apart. All words
-//! are atomics, because stale readers may look at a frame at any time: they
-//! verify what they find.
+//! 32 bytes, two to a cache line, the same for every design. What a word means, and each state
+//! bit, depends on the frame's [`Kind`]: a view of the record ([`PageFrame`], [`TableFrame`],
+//! [`FreeFrame`]) has what is true of its kind alone. All words are atomics, because stale
+//! readers may look at a frame at any time: they verify what they find.
 
-// The model checker compiles this file by its path.
+// The model checker compiles these files by their paths.
 #[path = "record/counts.rs"]
 mod counts;
+#[path = "record/flags.rs"]
+mod flags;
+#[path = "record/free.rs"]
+mod free;
+#[path = "record/tables.rs"]
+mod tables;
 
-use self::counts::ONE_REF;
 pub use self::counts::{Counts, MAX_MAPPINGS, MAX_PINS, MappingsCounted};
-use crate::addr::{Pfn, Vpn};
+pub use self::flags::{
+    Flags, FreeFlags, ObjectFlags, PageFlags, PageFrame, PrivateFlags, Role, TableFlags,
+    TableFrame, View, role,
+};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Kind::LockTaken;
 use crate::sync::report::report_lock;
@@ -56,69 +64,8 @@ impl Kind {
     }
 }
 
-/// State bits of a frame that change while others look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Flags(pub u32);
-
-impl Flags {
-    /// The page lock: held over filling, truncation and writeback.
-    pub const LOCKED: Flags = Flags(1 << 0);
-    /// Somebody sleeps until the page lock is free.
-    pub const WAITERS: Flags = Flags(1 << 1);
-    /// The spin lock of a page table.
-    pub const TABLE_LOCK: Flags = Flags(1 << 2);
-    /// Of the first frame of a run that a large leaf maps, which is no page table: the spin
-    /// lock of the run.
-    pub const RUN_LOCK: Flags = Flags(1 << 2);
-    /// The page holds what its backing store holds, or newer.
-    pub const UPTODATE: Flags = Flags(1 << 3);
-    /// The page is newer than its backing store.
-    pub const DIRTY: Flags = Flags(1 << 4);
-    /// The page is being written to its backing store.
-    pub const WRITEBACK: Flags = Flags(1 << 5);
-    /// Of a page table, whose page is not written anywhere: it stays linked even
-    /// if it is empty, because entries are about to move there.
-    pub const KEPT: Flags = Flags(1 << 5);
-    /// Of a page table, which reclaim does not look at: its entries are in another table
-    /// now ([`Frame::moved_to`]). Set together with [`Flags::DEAD`].
-    pub const MOVED: Flags = Flags(1 << 6);
-    /// Of a page table: how often walks found no entry of it used, in two bits
-    /// ([`Frame::idle`]). They change under the table's lock.
-    pub(super) const IDLE: Flags = Flags(3 << 7);
-    /// The page was used since reclaim looked last.
-    pub const REFERENCED: Flags = Flags(1 << 6);
-    /// The page is among those that are used often.
-    pub const ACTIVE: Flags = Flags(1 << 7);
-    /// The page is on an LRU list.
-    pub const LRU: Flags = Flags(1 << 8);
-    /// Every byte of the (free) frame is known to be zero.
-    pub const ZEROED: Flags = Flags(1 << 9);
-    /// Of a spare page table: its bytes may be anything.
-    pub const UNZEROED: Flags = Flags(1 << 10);
-    /// `madvise(FREE)`: the page may be dropped while it stays clean.
-    pub const LAZY_FREE: Flags = Flags(1 << 10);
-    /// The page table is unlinked and must not be edited any more.
-    pub const DEAD: Flags = Flags(1 << 11);
-    /// Of a private page, which is no page table: the swap cache has it, with a reference.
-    pub const SWAP_CACHED: Flags = Flags(1 << 11);
-    /// Of a page of an object, which is no page table: there is no backing store but
-    /// memory and swap.
-    pub const SWAP_BACKED: Flags = Flags(1 << 11);
-    /// The bits that [`Kind`] takes, of which every page in use has one at least.
-    pub const ANY_KIND: Flags = Flags(KIND_MASK);
-    /// Of a frame in a CPU's list: the first of a block. Such a frame has no
-    /// contents to be up to date, so the bit is free; no lock uses it.
-    pub(super) const BLOCK: Flags = Flags::UPTODATE;
-    /// Met by the audit at work; never set otherwise.
-    pub(super) const AUDITED: Flags = Flags(1 << 12);
-
-    /// The bit's number, for bit locks.
-    #[inline]
-    pub const fn bit(self) -> u32 {
-        self.0.trailing_zeros()
-    }
-}
-
+/// State bit of every kind, set while the audit is at work and never otherwise.
+const AUDITED: u32 = 1 << 12;
 const KIND_SHIFT: u32 = 13;
 const KIND_MASK: u32 = 7 << KIND_SHIFT;
 const ZONE_SHIFT: u32 = 16;
@@ -166,13 +113,13 @@ impl Frame {
 
     /// [`Frame::set_kind`] with state flags.
     #[inline]
-    pub(crate) fn set_kind_with(&self, kind: Kind, flags: Flags) {
-        if flags.0 & Flags::LOCKED.0 != 0 {
+    pub(crate) fn set_kind_with<R: Role>(&self, kind: Kind, flags: Flags<R>) {
+        if R::IS_PAGE && flags.bits() & PageFlags::LOCKED.bits() != 0 {
             report_lock(LockTaken, self.lock_word());
         }
         let zone = self.flags.load(Ordering::Relaxed) & !(KIND_MASK | STATE_MASK);
         self.flags.store(
-            zone | (kind as u32) << KIND_SHIFT | flags.0,
+            zone | (kind as u32) << KIND_SHIFT | flags.bits(),
             Ordering::Relaxed,
         );
     }
@@ -181,8 +128,26 @@ impl Frame {
     pub(crate) fn become_object(&self) {
         debug_assert!(self.kind() == Kind::Anonymous);
         let other = (Kind::Anonymous as u32 ^ Kind::Object as u32) << KIND_SHIFT;
-        self.flags.fetch_or(Flags::UPTODATE.0, Ordering::Relaxed);
+        let up_to_date = PageFlags::UPTODATE.bits();
+        self.flags.fetch_or(up_to_date, Ordering::Relaxed);
         self.flags.fetch_and(!other, Ordering::AcqRel);
+    }
+
+    /// Says that the audit has met the frame; returns whether it had not before.
+    pub(super) fn mark_audited(&self) -> bool {
+        self.flags.fetch_or(AUDITED, Ordering::AcqRel) & AUDITED == 0
+    }
+
+    /// Whether the audit has met the frame.
+    pub(super) fn is_audited(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & AUDITED != 0
+    }
+
+    /// Forgets that it has.
+    pub(super) fn forget_audit(&self) {
+        if self.is_audited() {
+            self.flags.fetch_and(!AUDITED, Ordering::AcqRel);
+        }
     }
 
     /// The word that the page lock is in, for reports.
@@ -195,48 +160,6 @@ impl Frame {
     #[inline]
     pub fn zone(&self) -> usize {
         (self.flags.load(Ordering::Relaxed) >> ZONE_SHIFT) as usize
-    }
-
-    /// Whether all of `flags` are set.
-    #[inline]
-    pub fn has(&self, flags: Flags) -> bool {
-        self.flags.load(Ordering::Acquire) & flags.0 == flags.0
-    }
-
-    /// Whether any of `flags` is set.
-    #[inline]
-    pub(crate) fn has_any(&self, flags: Flags) -> bool {
-        self.flags.load(Ordering::Acquire) & flags.0 != 0
-    }
-
-    /// Sets flags by a store. Nobody else may change any flag of the frame meanwhile:
-    /// what they set would be lost. So this is for a page before others can find it.
-    #[inline]
-    pub fn set_unshared(&self, flags: Flags) {
-        debug_assert!(
-            self.counts().refs() <= 1,
-            "flags of a page that others can find, changed by a store"
-        );
-        let word = self.flags.load(Ordering::Relaxed);
-        self.flags.store(word | flags.0, Ordering::Relaxed);
-    }
-
-    /// Sets flags; returns whether any was clear.
-    #[inline]
-    pub fn set(&self, flags: Flags) -> bool {
-        self.flags.fetch_or(flags.0, Ordering::AcqRel) & flags.0 != flags.0
-    }
-
-    /// Sets flags unless all are set already, and then writes nothing.
-    #[inline]
-    pub(crate) fn set_if_clear(&self, flags: Flags) -> bool {
-        !self.has(flags) && self.set(flags)
-    }
-
-    /// Clears flags; returns whether any was set.
-    #[inline]
-    pub fn clear(&self, flags: Flags) -> bool {
-        self.flags.fetch_and(!flags.0, Ordering::AcqRel) & flags.0 != 0
     }
 
     /// The flag word, for locks in it.
@@ -327,249 +250,5 @@ impl Frame {
     #[inline]
     pub fn rmap(&self) -> &AtomicU64 {
         &self.rmap
-    }
-}
-
-/// Bit of a table's rmap word where its spare tables begin; below it are the live entries.
-const SPARE_SHIFT: u32 = 32;
-
-/// Page tables: live entries, level, owner, first page, spare tables. The lock is
-/// [`Flags::TABLE_LOCK`].
-impl Frame {
-    /// Makes a private frame the record of a page table of the space with
-    /// handle `owner`, at `level` (1 holds leaves of one page), for pages from
-    /// `base` on, with `live` entries that are not empty.
-    #[inline]
-    pub fn init_table(&self, owner: u32, level: u32, base: Vpn, live: u32) {
-        self.set_kind(Kind::Table);
-        self.counts.store(ONE_REF, Ordering::Relaxed);
-        self.owner.store(owner, Ordering::Relaxed);
-        self.index.store(
-            base.0 & INDEX_MASK | u64::from(level) << ORDER_SHIFT,
-            Ordering::Relaxed,
-        );
-        self.rmap.store(u64::from(live), Ordering::Release);
-    }
-
-    /// How many walks in a row found no entry of the table used: 3 at most.
-    pub(crate) fn idle(&self) -> u32 {
-        let flags = self.flags.load(Ordering::Relaxed);
-        (flags & Flags::IDLE.0) >> Flags::IDLE.bit()
-    }
-
-    /// Changes what [`Frame::idle`] says. The table is locked.
-    pub(crate) fn set_idle(&self, times: u32) {
-        self.clear(Flags::IDLE);
-        self.set(Flags(times.min(3) << Flags::IDLE.bit()));
-    }
-
-    /// The table's level.
-    #[inline]
-    pub fn level(&self) -> u32 {
-        self.order()
-    }
-
-    /// First page the table covers.
-    #[inline]
-    pub fn base(&self) -> Vpn {
-        Vpn(self.index())
-    }
-
-    /// Entries that are not empty. Exact under the table's lock.
-    #[inline]
-    pub fn live(&self) -> u32 {
-        self.rmap.load(Ordering::Relaxed) as u32
-    }
-
-    /// Adds to the live count; returns the new count. Under the table's lock.
-    #[inline]
-    pub(crate) fn add_live(&self, count: u32) -> u32 {
-        let word = self.rmap.load(Ordering::Relaxed) + u64::from(count);
-        self.rmap.store(word, Ordering::Relaxed);
-        word as u32
-    }
-
-    /// The first of the table's spare tables, which are linked by this too: one for each
-    /// large leaf in it. Under the table's lock.
-    #[inline]
-    pub fn spare(&self) -> Option<Pfn> {
-        let next = (self.rmap.load(Ordering::Relaxed) >> SPARE_SHIFT) as u32;
-        next.checked_sub(1).map(Pfn)
-    }
-
-    /// Sets it. Under the table's lock.
-    #[inline]
-    pub(crate) fn set_spare(&self, table: Option<Pfn>) {
-        let next = table.map_or(0, |table| u64::from(table.0) + 1);
-        let live = u64::from(self.live());
-        self.rmap
-            .store(live | next << SPARE_SHIFT, Ordering::Relaxed);
-    }
-
-    /// Of a table of level 1, which has no large leaves: the first frame of the run that was
-    /// set aside for its pages. The run may be another's by now.
-    #[inline]
-    pub(crate) fn reserved(&self) -> Option<Pfn> {
-        self.spare()
-    }
-
-    /// Sets it. Under the table's lock.
-    #[inline]
-    pub(crate) fn set_reserved(&self, first: Option<Pfn>) {
-        self.set_spare(first);
-    }
-
-    /// Says where the entries of a table went that is empty now. Under its lock.
-    #[inline]
-    pub(crate) fn set_moved_to(&self, table: Pfn) {
-        // The table has no owner any more; its other words link the list that it gets on.
-        self.owner.store(table.0, Ordering::Relaxed);
-    }
-
-    /// Where the entries went, of a table with [`Flags::MOVED`].
-    #[inline]
-    pub fn moved_to(&self) -> Pfn {
-        Pfn(self.owner.load(Ordering::Relaxed))
-    }
-
-    /// Subtracts from the live count; returns the new count. Under the table's lock.
-    #[inline]
-    pub(crate) fn sub_live(&self, count: u32) -> u32 {
-        debug_assert!(self.live() >= count, "more entries cleared than were live");
-        let word = self.rmap.load(Ordering::Relaxed) - u64::from(count);
-        self.rmap.store(word, Ordering::Relaxed);
-        word as u32
-    }
-}
-
-/// Free frames: links of the list they are on.
-impl Frame {
-    /// The next and previous frame of a list.
-    #[inline]
-    pub(crate) fn links(&self) -> (Pfn, Pfn) {
-        let word = self.rmap.load(Ordering::Relaxed);
-        (Pfn(word as u32), Pfn((word >> 32) as u32))
-    }
-
-    /// Sets the links. Under the list's lock.
-    #[inline]
-    pub fn set_links(&self, next: Pfn, previous: Pfn) {
-        self.rmap.store(
-            u64::from(next.0) | u64::from(previous.0) << 32,
-            Ordering::Relaxed,
-        );
-    }
-
-    /// Sets only the next frame of a singly linked list.
-    #[inline]
-    pub fn set_next(&self, next: Pfn) {
-        self.rmap.store(u64::from(next.0), Ordering::Relaxed);
-    }
-}
-
-/// Steps between the allocator's places. The caller is the frame's only user,
-/// or holds its zone's lock.
-impl Frame {
-    /// Whether the frame is inside a block and not its first.
-    #[inline]
-    pub(crate) fn is_tail(&self) -> bool {
-        self.kind() == Kind::Reserved && self.counts.load(Ordering::Relaxed) == 0
-    }
-
-    /// Puts the frame inside a block.
-    #[inline]
-    pub(crate) fn set_tail(&self, zone: u16) {
-        self.flags
-            .store(u32::from(zone) << ZONE_SHIFT, Ordering::Relaxed);
-    }
-
-    /// Makes a frame inside of a block a private page. Its zone may never have been written.
-    #[inline]
-    pub(super) fn set_part(&self, zone: u16) {
-        self.flags.store(
-            u32::from(zone) << ZONE_SHIFT | (Kind::Anonymous as u32) << KIND_SHIFT,
-            Ordering::Relaxed,
-        );
-    }
-
-    /// Makes the frame the first of a free block.
-    #[inline]
-    pub(crate) fn set_free(&self, zone: u16, order: u32, zeroed: bool) {
-        let state = if zeroed { Flags::ZEROED.0 } else { 0 };
-        self.flags.store(
-            u32::from(zone) << ZONE_SHIFT | (Kind::Free as u32) << KIND_SHIFT | state,
-            Ordering::Relaxed,
-        );
-        self.set_index(0, order);
-    }
-
-    /// Whether the frame is the first of a free block of this zone and order.
-    #[inline]
-    pub(super) fn is_free_block(&self, zone: u16, order: u32) -> bool {
-        let word = self.flags.load(Ordering::Relaxed) & !STATE_MASK;
-        word == u32::from(zone) << ZONE_SHIFT | (Kind::Free as u32) << KIND_SHIFT
-            && self.order() == order
-    }
-
-    /// Puts the frame into a CPU's list; returns its zone. Only
-    /// [`Flags::ZEROED`] survives.
-    #[inline]
-    pub(super) fn set_cached(&self) -> u16 {
-        let word = self.flags.load(Ordering::Relaxed);
-        let keep = word & !(STATE_MASK | KIND_MASK) | word & Flags::ZEROED.0;
-        self.flags.store(
-            keep | (Kind::Cached as u32) << KIND_SHIFT,
-            Ordering::Relaxed,
-        );
-        (word >> ZONE_SHIFT) as u16
-    }
-
-    /// [`Frame::set_cached`] for the first frame of a block.
-    #[inline]
-    pub(super) fn set_cached_block(&self, order: u32) {
-        self.set_cached();
-        let word = self.flags.load(Ordering::Relaxed);
-        self.flags.store(word | Flags::BLOCK.0, Ordering::Relaxed);
-        self.set_index(0, order);
-    }
-
-    /// The order of the block in a CPU's list whose first frame this is.
-    pub(crate) fn cached_block(&self) -> Option<u32> {
-        (self.kind() == Kind::Cached && self.has(Flags::BLOCK)).then(|| self.order())
-    }
-
-    /// [`Frame::set_cached`] for a frame whose zone is known, such as one out of a
-    /// block, whose record may never have been written. Reads nothing.
-    #[inline]
-    pub(crate) fn set_cached_in(&self, zone: u16, zeroed: bool) {
-        let state = if zeroed { Flags::ZEROED.0 } else { 0 };
-        self.flags.store(
-            u32::from(zone) << ZONE_SHIFT | (Kind::Cached as u32) << KIND_SHIFT | state,
-            Ordering::Relaxed,
-        );
-    }
-
-    /// Hands the frame out, as the first of a block: one reference, nothing
-    /// else. Returns whether its bytes are known to be zero.
-    #[inline]
-    pub(super) fn hand_out(&self, order: u32) -> bool {
-        let word = self.flags.load(Ordering::Relaxed);
-        self.hand_out_in((word >> ZONE_SHIFT) as u16, order, 0);
-        word & Flags::ZEROED.0 != 0
-    }
-
-    /// [`Frame::hand_out`] with an owner, for a frame whose zone is known and whose
-    /// bytes may be anything. Reads nothing: a record that is in no cache then holds
-    /// up no instruction.
-    #[inline]
-    pub(super) fn hand_out_in(&self, zone: u16, order: u32, owner: u32) {
-        self.flags.store(
-            u32::from(zone) << ZONE_SHIFT | (Kind::Allocated as u32) << KIND_SHIFT,
-            Ordering::Relaxed,
-        );
-        self.owner.store(owner, Ordering::Relaxed);
-        self.set_index(0, order);
-        self.rmap.store(0, Ordering::Relaxed);
-        self.counts.store(ONE_REF, Ordering::Release);
     }
 }

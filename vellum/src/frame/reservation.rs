@@ -20,7 +20,7 @@ use core::ops::Range;
 
 use super::audit::{mark, wrong};
 use super::memory::PhysicalMemory;
-use super::record::Kind;
+use super::record::TableFrame;
 use super::report::AuditError;
 use super::request::Request;
 use super::site::Site;
@@ -431,7 +431,8 @@ impl<P: Machine> PhysicalMemory<P> {
                 Owner::Maker => return Err(wrong(first, "a run is set aside for nobody")),
                 Owner::Table(table) => {
                     let record = self.audited(table)?;
-                    if record.kind() != Kind::Table || record.reserved() != Some(first) {
+                    let named = record.as_table().and_then(TableFrame::reserved);
+                    if named != Some(first) {
                         let what = "a run is set aside for a table that does not name it";
                         return Err(wrong(first, what));
                     }

@@ -21,7 +21,7 @@
 //! of tables, and before those of reverse mapping.
 
 use super::memory::PhysicalMemory;
-use super::record::{Counts, Flags, Frame, Kind};
+use super::record::{Counts, Frame, Kind, PageFlags};
 use crate::addr::Pfn;
 use crate::platform::Machine;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -64,7 +64,7 @@ impl<P: Machine> PhysicalMemory<P> {
         LockedRun {
             head,
             order,
-            _guard: head.flag_word().lock_bit(Flags::RUN_LOCK.bit(), pin),
+            _guard: head.flag_word().lock_bit(PageFlags::RUN_LOCK.bit(), pin),
         }
     }
 

@@ -69,7 +69,7 @@ fn a_frame_comes_back_with_a_clean_record() {
         assert_eq!((frame.owner(), frame.index(), frame.order()), (0, 0, 0));
         assert_eq!(frame.rmap().load(crate::sync::atomic::Ordering::Relaxed), 0);
         // Leave dirt for the next round, which gets the same frame.
-        frame.set_kind_with(Kind::Anonymous, Flags(Flags::DIRTY.0 | Flags::LRU.0));
+        frame.set_kind_with(Kind::Anonymous, PageFlags::DIRTY.or(PageFlags::LRU));
         frame.set_owner(77);
         frame.set_index(1234, 3);
         frame.set_links(Pfn(5), Pfn(6));
@@ -308,7 +308,7 @@ fn a_zeroed_request_gets_zeroes_whatever_was_there() {
                     .scribble(pfn.offset(rng.below(1 << order) as u32), 0xee);
             } else {
                 // Untouched since it came: still zero, and said so.
-                memory.frame(pfn).set(Flags::ZEROED);
+                memory.frame(pfn).unused().set(FreeFlags::ZEROED);
             }
             memory.put_order(&pin, pfn, order);
         }

@@ -10,7 +10,7 @@
 
 use super::cpu::{CpuFrames, TableCounters, ZoneLists};
 use super::memory::PhysicalMemory;
-use super::record::Flags;
+use super::record::FreeFlags;
 use super::request::Request;
 use super::ring::Ring;
 use crate::addr::Pfn;
@@ -102,7 +102,7 @@ impl<P: Machine> PhysicalMemory<P> {
         let frame = self.frame(pfn);
         self.check_zero(pin, pfn);
         self.uncharge(pin, pfn, 0);
-        frame.set_kind_with(frame.kind(), Flags::ZEROED);
+        frame.set_kind_with(frame.kind(), FreeFlags::ZEROED);
         let cpu = self.cpus.get(pin);
         let lists = cpu.lists_of(frame.zone() as u16);
         cpu.counters.frees.bump();
@@ -120,7 +120,7 @@ impl<P: Machine> PhysicalMemory<P> {
             self.table_counters(pin).remote_frees.bump();
         }
         let plain = self.freed_tables == FreedTables::Plain;
-        if plain && !self.frame(table).has(Flags::ZEROED) {
+        if plain && !self.frame(table).unused().has(FreeFlags::ZEROED) {
             self.free(pin, table, 0);
         } else {
             self.free_zeroed(pin, table);

@@ -13,7 +13,7 @@ use super::{Object, ObjectId, ObjectKind, STORE_BIT};
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
 use crate::frame::{
-    Flags, Kind, MappingsCounted, NoPage, OutOfMemory, PhysicalMemory, Relief, Request, Site,
+    Kind, MappingsCounted, NoPage, OutOfMemory, PageFlags, PhysicalMemory, Relief, Request, Site,
 };
 use crate::platform::{GroupId, Platform};
 use crate::slab::{Arena, ArenaMaker, Handle};
@@ -290,7 +290,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         if let Some(next) = node.frame(index + 1) {
             bytes::prefetch(memory.frame(next));
         }
-        (memory.frame(page).has(Flags::UPTODATE)).then_some(page)
+        (memory.frame(page).page().has(PageFlags::UPTODATE)).then_some(page)
     }
 
     /// The page at `index` if it is cached, with a reference for the caller,
@@ -340,7 +340,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                     None => continue,
                 }
             };
-            if memory.frame(page).has(Flags::UPTODATE) {
+            if memory.frame(page).page().has(PageFlags::UPTODATE) {
                 return Ok(CachedPage::Ready(page));
             }
             let Some(lock) = self.locks.try_lock(memory, page) else {
@@ -352,7 +352,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 memory.put(pin, page);
                 continue;
             }
-            if memory.frame(page).has(Flags::UPTODATE) {
+            if memory.frame(page).page().has(PageFlags::UPTODATE) {
                 self.locks.unlock(memory, pin, lock);
                 return Ok(CachedPage::Ready(page));
             }
@@ -410,9 +410,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         }
         let frame = memory.frame(page);
         let state = if zeroed {
-            Flags::UPTODATE
+            PageFlags::UPTODATE
         } else {
-            Flags::LOCKED
+            PageFlags::LOCKED
         };
         frame.set_kind_with(Kind::Object, state);
         let is_in = self.insert_made(memory, pin, (handle, index), page);
@@ -454,7 +454,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// The caller filled the page that it got as [`CachedPage::Fill`].
     pub fn filled<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, lock: PageLock) {
-        memory.frame(lock.page()).set(Flags::UPTODATE);
+        memory.frame(lock.page()).page().set(PageFlags::UPTODATE);
         self.locks.unlock(memory, pin, lock);
     }
 
@@ -516,7 +516,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let frame = memory.frame(page);
         // A page may have been put into the cache after a truncation set the
         // length and looked for pages. It would stay mapped for good.
-        index < object.pages() && !frame.has(Flags::LOCKED) && frame.owner() == handle
+        index < object.pages() && !frame.page().has(PageFlags::LOCKED) && frame.owner() == handle
     }
 
     /// Sets the length to `size` bytes, which need `pages` pages, and then does `look`,

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use crate::addr::Pfn;
-use crate::frame::{Flags, Frame};
+use crate::frame::{Frame, PageFlags, PageFrame};
 use crate::sync::Pin;
 
 /// What kind of page entered.
@@ -21,19 +21,24 @@ pub enum Inserted {
 }
 
 /// Flags of a record that belong to aging.
-const OF_AGING: u32 = Flags::REFERENCED.0 | Flags::ACTIVE.0 | Flags::LRU.0;
+const OF_AGING: PageFlags = PageFlags::REFERENCED
+    .or(PageFlags::ACTIVE)
+    .or(PageFlags::LRU);
 
 /// A page as aging sees it: its frame, and those flags of its record that are
-/// aging's own ([`Flags::REFERENCED`], [`Flags::ACTIVE`], [`Flags::LRU`]).
+/// aging's own ([`PageFlags::REFERENCED`], [`PageFlags::ACTIVE`], [`PageFlags::LRU`]).
 #[derive(Clone, Copy, Debug)]
 pub struct AgedPage<'a> {
     frame: Pfn,
-    record: &'a Frame,
+    record: PageFrame<'a>,
 }
 
 impl<'a> AgedPage<'a> {
     pub(crate) fn new(frame: Pfn, record: &'a Frame) -> Self {
-        AgedPage { frame, record }
+        AgedPage {
+            frame,
+            record: record.page(),
+        }
     }
 
     /// The frame that holds the page.
@@ -44,7 +49,7 @@ impl<'a> AgedPage<'a> {
 
     /// The frame's record.
     #[inline]
-    pub(crate) fn record(self) -> &'a Frame {
+    pub(crate) fn record(self) -> PageFrame<'a> {
         self.record
     }
 
@@ -56,25 +61,25 @@ impl<'a> AgedPage<'a> {
 
     /// Whether all of `flags` are set, of those that are aging's.
     #[inline]
-    pub fn has(self, flags: Flags) -> bool {
-        self.record.has(Flags(flags.0 & OF_AGING))
+    pub fn has(self, flags: PageFlags) -> bool {
+        self.record.has(flags.and(OF_AGING))
     }
 
     /// Forgets that calls have used the page.
     pub(crate) fn forget_uses(self) {
-        self.clear(Flags(Flags::REFERENCED.0 | Flags::ACTIVE.0));
+        self.clear(PageFlags::REFERENCED.or(PageFlags::ACTIVE));
     }
 
     /// Sets flags of aging's, atomically: others may change other flags of the page.
     #[inline]
-    pub fn set(self, flags: Flags) {
-        self.record.set(Flags(flags.0 & OF_AGING));
+    pub fn set(self, flags: PageFlags) {
+        self.record.set(flags.and(OF_AGING));
     }
 
     /// Clears flags of aging's, atomically.
     #[inline]
-    pub fn clear(self, flags: Flags) {
-        self.record.clear(Flags(flags.0 & OF_AGING));
+    pub fn clear(self, flags: PageFlags) {
+        self.record.clear(flags.and(OF_AGING));
     }
 }
 
@@ -87,8 +92,8 @@ pub trait Aging: Send + Sync {
 
     /// A page of an object was read or written by a call.
     fn touched(&self, _pin: &Pin<'_>, page: AgedPage<'_>) {
-        if !page.has(Flags::REFERENCED) {
-            page.set(Flags::REFERENCED);
+        if !page.has(PageFlags::REFERENCED) {
+            page.set(PageFlags::REFERENCED);
         }
     }
 

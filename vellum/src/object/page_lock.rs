@@ -13,7 +13,7 @@
 use alloc::boxed::Box;
 
 use crate::addr::Pfn;
-use crate::frame::{Flags, PhysicalMemory};
+use crate::frame::{PageFlags, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering, fence, fence_after_exchange};
 use crate::sync::report::{Kind, report_lock};
@@ -38,7 +38,7 @@ impl PageLock {
     }
 
     /// Of a page that the caller has locked otherwise: one that was made locked
-    /// ([`Flags::LOCKED`]), or one of several whose locks are held together and kept as their frames.
+    /// ([`PageFlags::LOCKED`]), or one of several whose locks are held together and kept as their frames.
     #[inline]
     pub(crate) fn held(page: Pfn) -> PageLock {
         PageLock(page)
@@ -49,7 +49,7 @@ impl PageLock {
 pub struct PageLocks {
     waits: WaitTable,
     /// An unlocked page with any of these flags may have waiters.
-    look: Flags,
+    look: PageFlags,
     /// Empty if the waiters flag tells all.
     queues: Box<[Queue]>,
 }
@@ -66,7 +66,7 @@ impl Default for PageLocks {
     fn default() -> Self {
         PageLocks {
             waits: WaitTable::new(),
-            look: Flags::WAITERS,
+            look: PageFlags::WAITERS,
             queues: Box::default(),
         }
     }
@@ -78,7 +78,7 @@ impl PageLocks {
         let queues = (frames / FRAMES_PER_QUEUE).next_power_of_two();
         let queues = queues.clamp(QUEUES.0, QUEUES.1);
         PageLocks {
-            look: Flags(Flags::WAITERS.0 | Flags::ANY_KIND.0),
+            look: PageFlags::WAITERS.or(PageFlags::ANY_KIND),
             queues: (0..queues).map(|_| Queue::default()).collect(),
             ..PageLocks::default()
         }
@@ -87,8 +87,8 @@ impl PageLocks {
     /// Takes the page lock if it is free. The caller holds a reference.
     #[inline]
     pub fn try_lock<P: Platform>(&self, memory: &PhysicalMemory<P>, page: Pfn) -> Option<PageLock> {
-        let frame = memory.frame(page);
-        frame.set(Flags::LOCKED).then(|| {
+        let frame = memory.frame(page).page();
+        frame.set(PageFlags::LOCKED).then(|| {
             report_lock(Kind::LockTaken, frame.lock_word());
             PageLock(page)
         })
@@ -98,11 +98,11 @@ impl PageLocks {
     #[inline]
     pub fn unlock<P: Platform>(&self, memory: &PhysicalMemory<P>, pin: &Pin<'_>, lock: PageLock) {
         let PageLock(page) = lock;
-        let frame = memory.frame(page);
+        let frame = memory.frame(page).page();
         report_lock(Kind::LockReleased, frame.lock_word());
-        frame.clear(Flags::LOCKED);
+        frame.clear(PageFlags::LOCKED);
         if frame.has_any(self.look) && self.may_be_awaited(page) {
-            frame.clear(Flags::WAITERS);
+            frame.clear(PageFlags::WAITERS);
             self.waits.wake(u64::from(page.0), memory.platform(), pin);
         }
     }
@@ -132,7 +132,7 @@ impl PageLocks {
         page: Pfn,
         pin: &dyn Fn() -> Pin<'p>,
     ) -> bool {
-        let frame = memory.frame(page);
+        let frame = memory.frame(page).page();
         report_lock(Kind::LockAwaited, frame.lock_word());
         if let Some(queue) = self.queue(page) {
             queue.waiting.fetch_add(1, Ordering::Relaxed);
@@ -140,8 +140,8 @@ impl PageLocks {
         }
         let key = u64::from(page.0);
         let has_slept = (self.waits).sleep_if(key, memory.platform(), pin, &mut |_| {
-            frame.set(Flags::WAITERS);
-            frame.has(Flags::LOCKED)
+            frame.set(PageFlags::WAITERS);
+            frame.has(PageFlags::LOCKED)
         });
         report_lock(Kind::LockWaitEnded, frame.lock_word());
         self.leave_queue(page);

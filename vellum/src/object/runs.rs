@@ -10,7 +10,7 @@ use super::page_lock::PageLock;
 use super::radix::{LEAF_PAGES, leaf_end};
 use super::{CacheError, Object, Objects};
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind, NoPage, PhysicalMemory, Request, Site};
+use crate::frame::{Kind, NoPage, PageFlags, PhysicalMemory, Request, Site};
 use crate::platform::{GroupId, Platform};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, bytes};
@@ -77,7 +77,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
                 bytes::prefetch(memory.frame(*frame));
             }
             for frame in frames.iter_mut().filter(cached) {
-                if !memory.frame(*frame).has(Flags::UPTODATE) {
+                if !memory.frame(*frame).page().has(PageFlags::UPTODATE) {
                     *frame = Pfn::NONE;
                 }
             }
@@ -170,9 +170,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         for (index, &page) in (first..).zip(frames) {
             let frame = memory.frame(page);
             match pages {
-                NewPages::Written => frame.set_kind_with(Kind::Object, Flags::UPTODATE),
+                NewPages::Written => frame.set_kind_with(Kind::Object, PageFlags::UPTODATE),
                 NewPages::ToFill => {
-                    frame.set_kind_with(Kind::Object, Flags::LOCKED);
+                    frame.set_kind_with(Kind::Object, PageFlags::LOCKED);
                     frame.init_counts(2, 0);
                 }
             }

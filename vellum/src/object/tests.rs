@@ -13,7 +13,7 @@ use super::radix::{Radix, RadixNode};
 use super::*;
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
-use crate::frame::{FailAt, Flags, PhysicalMemory, Request};
+use crate::frame::{FailAt, PageFlags, PhysicalMemory, Request};
 use crate::platform::GroupId;
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::sync::Pin;
@@ -174,14 +174,17 @@ fn a_page_lock_has_one_holder_and_waiters_that_look_again() {
     let wait = || locks.wait(&memory, page, &|| memory.pin());
     let machine = memory.platform();
     machine.run(&[&|| assert!(wait(), "the lock is held"), &|| {
-        assert!(memory.frame(page).has(Flags::WAITERS));
+        assert!(memory.frame(page).page().has(PageFlags::WAITERS));
         unlock();
-        assert!(!memory.frame(page).has(Flags::WAITERS), "they were woken");
+        assert!(
+            !memory.frame(page).page().has(PageFlags::WAITERS),
+            "they were woken"
+        );
     }]);
     machine.run(&[&|| assert!(!wait(), "nothing to wait for")]);
     *lock.lock().unwrap() = locks.try_lock(&memory, page);
     unlock();
-    assert!(!memory.frame(page).has(Flags::LOCKED));
+    assert!(!memory.frame(page).page().has(PageFlags::LOCKED));
 }
 
 #[test]

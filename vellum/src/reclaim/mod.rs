@@ -52,7 +52,7 @@ use alloc::sync::Arc;
 
 use crate::addr::Pfn;
 use crate::design::PageAging;
-use crate::frame::{AuditError, Flags, Groups, Kind, MemoryView};
+use crate::frame::{AuditError, Groups, Kind, MemoryView, ObjectFlags, PageFlags};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -324,10 +324,10 @@ impl Aging for Reclaim {
         if let Some(ages) = self.lists.ages() {
             let number = self.lists.number(page.frame());
             ages.note_use(number, self.lists.group_of(number));
-        } else if !page.has(Flags::REFERENCED) {
-            page.set(Flags::REFERENCED);
-        } else if !page.has(Flags::ACTIVE) {
-            page.set(Flags::ACTIVE);
+        } else if !page.has(PageFlags::REFERENCED) {
+            page.set(PageFlags::REFERENCED);
+        } else if !page.has(PageFlags::ACTIVE) {
+            page.set(PageFlags::ACTIVE);
         }
     }
 
@@ -336,8 +336,11 @@ impl Aging for Reclaim {
     fn unwanted(&self, pin: &Pin<'_>, page: AgedPage<'_>, is_droppable: bool) {
         page.forget_uses();
         let frame = page.record();
-        let is_private = frame.kind() == Kind::Anonymous;
-        let kind = match is_private && !is_droppable || frame.has(Flags::SWAP_BACKED) {
+        let is_swap_backed = match frame.kind() {
+            Kind::Anonymous => !is_droppable,
+            _ => frame.object().has(ObjectFlags::SWAP_BACKED),
+        };
+        let kind = match is_swap_backed {
             true => PageKind::SwapBacked,
             false => PageKind::File,
         };

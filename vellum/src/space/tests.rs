@@ -58,7 +58,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PrivateFlags};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Zone;
 use crate::sync::Pin;
@@ -537,7 +537,8 @@ fn free_advice_takes_the_marks_of_pages_the_space_has_to_itself() {
     let lazy = |page: usize| {
         vm.memory
             .frame(leaves(&vm, space)[page].1)
-            .has(Flags::LAZY_FREE)
+            .private()
+            .has(PrivateFlags::LAZY_FREE)
     };
     assert!(!lazy(0) && lazy(1));
     assert_eq!(vm.exit(child), Ok(true));

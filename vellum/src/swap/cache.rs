@@ -4,7 +4,7 @@
 use super::cluster::SwapSlot;
 use super::{Swap, bump};
 use crate::addr::Pfn;
-use crate::frame::{Flags, PhysicalMemory};
+use crate::frame::{PhysicalMemory, PrivateFlags};
 use crate::platform::{Platform, SlotError};
 use crate::sync::Pin;
 
@@ -295,7 +295,10 @@ impl Swap {
                 }
                 // The reference passes to the entry.
                 state.take_frame();
-                memory.frame(page).clear(Flags::SWAP_CACHED);
+                memory
+                    .frame(page)
+                    .private()
+                    .clear(PrivateFlags::SWAP_CACHED);
                 taken = FromSwap::Frame;
             } else if copies {
                 bump(&self.events.copies);
@@ -336,7 +339,10 @@ impl Swap {
             }
             state.take_frame();
         }
-        memory.frame(page).clear(Flags::SWAP_CACHED);
+        memory
+            .frame(page)
+            .private()
+            .clear(PrivateFlags::SWAP_CACHED);
         memory.put(pin, page);
         true
     }
@@ -357,7 +363,7 @@ impl Swap {
     fn enter<P: Platform>(memory: &PhysicalMemory<P>, page: Pfn) {
         let frame = memory.frame(page);
         frame.get();
-        frame.set(Flags::SWAP_CACHED);
+        frame.private().set(PrivateFlags::SWAP_CACHED);
     }
 
     /// Changes a slot under its lock, and gives it up if nothing needs it any more. What
@@ -390,7 +396,10 @@ impl Swap {
         drop(slots);
         let left = unused.and_then(|slot| slot.frame());
         for page in [out, left].into_iter().flatten() {
-            memory.frame(page).clear(Flags::SWAP_CACHED);
+            memory
+                .frame(page)
+                .private()
+                .clear(PrivateFlags::SWAP_CACHED);
             memory.put(pin, page);
         }
     }

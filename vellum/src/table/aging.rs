@@ -95,7 +95,7 @@ impl<P: Machine, F: Format> Tables<'_, P, F> {
             return (Step::Nothing, self.behind(page, (table, level), is_leaf));
         }
         let next = Vpn((page.0 | (F::pages_at(2) - 1)) + 1);
-        let frame = self.memory.frame(table);
+        let frame = self.memory.frame(table).table();
         let idle = frame.idle();
         if frame.live() < FEW || number & ((1 << idle) - 1) != 0 {
             return (Step::Skipped, next);

@@ -6,7 +6,7 @@
 
 use super::pages::{Chain, TablePages};
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Flags, PhysicalMemory};
+use crate::frame::{PageFlags, PhysicalMemory};
 use crate::platform::{CpuSet, Flush, Machine, SpaceTag};
 use crate::sync::{ActiveSet, CpuRoom, Pin};
 
@@ -231,7 +231,7 @@ impl<'g, P: Machine> Gather<'g, P> {
 
     /// Takes over an unlinked table.
     pub fn table(&mut self, table: Pfn) {
-        let frame = self.memory.frame(table);
+        let frame = self.memory.frame(table).table();
         // The entry that led to it may be cached, even if none in it was live.
         self.stale(frame.base());
         // The live count of an unlinked table is not needed any more. Tables go
@@ -274,7 +274,7 @@ impl<'g, P: Machine> Gather<'g, P> {
             for frame in 0..count & !DIRTY {
                 let frame = first.offset(frame);
                 if count & DIRTY != 0 {
-                    self.memory.frame(frame).set(Flags::DIRTY);
+                    self.memory.frame(frame).page().set(PageFlags::DIRTY);
                 }
                 self.memory.put(self.pin, frame);
             }

@@ -16,7 +16,7 @@ use super::reach::{
     OwnerOf, SlotOf, are_zero, close, open_locked, owner_of, uses_windows, words_at,
 };
 use crate::addr::{Pfn, Vpn};
-use crate::frame::{Flags, Frame, Owner, PhysicalMemory};
+use crate::frame::{Owner, PhysicalMemory, TableFlags, TableFrame};
 use crate::platform::Machine;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, Held, NestedLock, Pin, bytes, set_beside};
@@ -45,7 +45,7 @@ pub struct LockedTable<'a, F: Format> {
     /// The window, which is closed before the lock is given up.
     slot: SlotOf<F>,
     owner: OwnerOf<'a, F>,
-    frame: &'a Frame,
+    frame: TableFrame<'a>,
     /// Where the entries are while the window is open.
     address: NonNull<u8>,
     /// What is held in place of the table's own lock, a bit of `frame`'s flag word.
@@ -58,7 +58,7 @@ impl<F: Format> Drop for LockedTable<'_, F> {
     fn drop(&mut self) {
         close::<F>(self.owner, self.slot);
         match self.whole {
-            None => self.frame.flag_word().unlock_bit(Flags::TABLE_LOCK.bit()),
+            None => self.frame.flag_word().unlock_bit(TableFlags::LOCK.bit()),
             Some(whole) => whole.release(),
         }
     }
@@ -75,12 +75,12 @@ impl<'a, F: Format> LockedTable<'a, F> {
         table: Pfn,
         whole: SpaceLock<'a>,
     ) -> Option<Self> {
-        let frame = memory.frame(table);
+        let frame = memory.frame(table).table();
         if let Some(whole) = whole {
             whole.acquire(pin);
             return Self::under(memory, pin, (table, frame), whole);
         }
-        let guard = frame.flag_word().lock_bit(Flags::TABLE_LOCK.bit(), pin);
+        let guard = frame.flag_word().lock_bit(TableFlags::LOCK.bit(), pin);
         if Self::is_dead(&guard) {
             drop(guard);
             return match uses_windows::<F>() {
@@ -100,7 +100,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
         table: Pfn,
         whole: SpaceLock<'a>,
     ) -> Result<Option<Self>, super::Contended> {
-        let frame = memory.frame(table);
+        let frame = memory.frame(table).table();
         if let Some(whole) = whole {
             return match whole.try_acquire(pin) {
                 true => Ok(Self::under(memory, pin, (table, frame), whole)),
@@ -109,7 +109,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
         }
         let guard = frame
             .flag_word()
-            .try_lock_bit(Flags::TABLE_LOCK.bit(), pin)
+            .try_lock_bit(TableFlags::LOCK.bit(), pin)
             .ok_or(super::Contended)?;
         if Self::is_dead(&guard) {
             drop(guard);
@@ -129,10 +129,10 @@ impl<'a, F: Format> LockedTable<'a, F> {
     fn under<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
-        (table, frame): (Pfn, &'a Frame),
+        (table, frame): (Pfn, TableFrame<'a>),
         whole: &'a NestedLock,
     ) -> Option<Self> {
-        if frame.has(Flags::DEAD) {
+        if frame.has(TableFlags::DEAD) {
             whole.release();
             return match uses_windows::<F>() {
                 true => Self::lock_successor(memory, pin, frame, Some(whole)),
@@ -149,7 +149,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     fn lock_successor<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
-        dead: &Frame,
+        dead: TableFrame<'_>,
         whole: SpaceLock<'a>,
     ) -> Option<Self> {
         Self::lock(memory, pin, Self::moved_to(dead)?, whole)
@@ -161,7 +161,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     fn try_lock_successor<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
-        dead: &Frame,
+        dead: TableFrame<'_>,
     ) -> Result<Option<Self>, super::Contended> {
         match Self::moved_to(dead) {
             Some(table) => Self::try_lock(memory, pin, table, None),
@@ -171,14 +171,14 @@ impl<'a, F: Format> LockedTable<'a, F> {
 
     /// Where the entries of a dead table went, if they went anywhere: formats without
     /// windows have no reason to move any. Whoever is pinned finds the answer still there.
-    fn moved_to(dead: &Frame) -> Option<Pfn> {
-        dead.has(Flags::MOVED).then(|| dead.moved_to())
+    fn moved_to(dead: TableFrame<'_>) -> Option<Pfn> {
+        dead.has(TableFlags::MOVED).then(|| dead.moved_to())
     }
 
     /// Whether the table was unlinked before it was locked.
     #[inline]
     fn is_dead(guard: &BitGuard<'_, AtomicU32>) -> bool {
-        guard.value() & Flags::DEAD.0 != 0
+        guard.value() & TableFlags::DEAD.bits() != 0
     }
 
     /// The table, whose lock, or `whole`, has been taken under the pin.
@@ -186,7 +186,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     fn locked<P: Machine>(
         memory: &'a PhysicalMemory<P>,
         pin: &'a Pin<'_>,
-        (table, frame): (Pfn, &'a Frame),
+        (table, frame): (Pfn, TableFrame<'a>),
         whole: SpaceLock<'a>,
     ) -> Self {
         let (address, slot) = open_locked::<F, P>(memory, pin, table);
@@ -431,35 +431,38 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// the caller is about to move entries there. One caller at a time, under the
     /// lock of the space.
     pub fn keep(&self) {
-        self.frame.set(Flags::KEPT);
+        self.frame.set(TableFlags::KEPT);
     }
 
     /// Ends [`LockedTable::keep`].
     pub fn release(&self) {
-        self.frame.clear(Flags::KEPT);
+        self.frame.clear(TableFlags::KEPT);
     }
 
     /// Whether the table may be unlinked, as it holds nothing and nothing is
     /// about to move there.
     #[inline]
     pub(super) fn is_unused(&self) -> bool {
-        self.live() == 0 && !self.frame.has(Flags::KEPT)
+        self.live() == 0 && !self.frame.has(TableFlags::KEPT)
     }
 
     /// Marks the table unlinked, so that whoever locks it next looks again. The
     /// flags of a linked table change under its lock only.
     #[inline]
     pub(super) fn mark_dead(&self) {
-        set_beside(self.frame.flag_word(), Flags::DEAD.0);
+        set_beside(self.frame.flag_word(), TableFlags::DEAD.bits());
     }
 
     /// Marks the table, which is empty, unlinked in favour of `to`, which has its entries:
     /// whoever locks it next gets that one.
     pub(super) fn mark_moved(&self, to: &LockedTable<'_, F>) {
-        if self.frame.has(Flags::KEPT) {
+        if self.frame.has(TableFlags::KEPT) {
             to.keep();
         }
         self.frame.set_moved_to(to.table);
-        set_beside(self.frame.flag_word(), Flags::DEAD.0 | Flags::MOVED.0);
+        set_beside(
+            self.frame.flag_word(),
+            TableFlags::DEAD.or(TableFlags::MOVED).bits(),
+        );
     }
 }

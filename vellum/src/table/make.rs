@@ -7,7 +7,7 @@ use super::pages::Wanted;
 use super::reach::uses_windows;
 use super::walk::Tables;
 use crate::addr::{Pfn, Prot, Vpn};
-use crate::frame::{Flags, MAX_ORDER, OutOfMemory, Request, Site};
+use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site, TableFlags};
 use crate::platform::{Machine, Zone};
 use crate::sync::atomic::Ordering;
 use crate::sync::{LockTurn, bytes};
@@ -293,7 +293,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
         }
         match spares.0 {
             Some(table) => {
-                spares.0 = self.memory.frame(table).spare();
+                spares.0 = self.memory.frame(table).table().spare();
                 Ok(table)
             }
             None => self.make_spare(page, below),
@@ -309,8 +309,8 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
         self.memory.split(first, order);
         for table in (0..1 << order).rev().map(|step| first.offset(step)) {
             let frame = self.memory.frame(table);
-            frame.init_table(self.owner, below, F::table_base(page, below), 0);
-            frame.set_unshared(Flags::UNZEROED);
+            let frame = frame.init_table(self.owner, below, F::table_base(page, below), 0);
+            frame.set_unshared(TableFlags::UNZEROED);
             frame.set_spare(spares.0);
             spares.0 = Some(table);
         }
@@ -320,17 +320,17 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
     pub(crate) fn unmake_spares(&self, spares: Spares) {
         let mut next = spares.0;
         while let Some(table) = next {
-            next = self.memory.frame(table).spare();
+            next = self.memory.frame(table).table().spare();
             self.unmake_spare(table);
         }
     }
 
     /// Gives back a spare table.
     pub(crate) fn unmake_spare(&self, table: Pfn) {
-        let frame = self.memory.frame(table);
+        let frame = self.memory.frame(table).table();
         let level = frame.level();
         debug_assert!(frame.live() == 0);
-        if frame.has(Flags::UNZEROED) {
+        if frame.has(TableFlags::UNZEROED) {
             return self.memory.put(self.pin, table);
         }
         // SAFETY: the table was never linked, and none of its entries was filled.
@@ -339,22 +339,22 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
 
     /// Keeps a spare table for a large leaf of `table`.
     pub(crate) fn keep_spare(&self, table: &LockedTable<'_, F>, spare: Pfn) {
-        let parent = self.memory.frame(table.table());
-        self.memory.frame(spare).set_spare(parent.spare());
+        let parent = self.memory.frame(table.table()).table();
+        self.memory.frame(spare).table().set_spare(parent.spare());
         parent.set_spare(Some(spare));
     }
 
     /// Takes back a spare table of `table`, one of whose large leaves goes.
     pub(crate) fn take_spare(&self, table: &LockedTable<'_, F>) -> Option<Pfn> {
-        let parent = self.memory.frame(table.table());
+        let parent = self.memory.frame(table.table()).table();
         let spare = parent.spare()?;
-        let next = self.memory.frame(spare).spare();
+        let next = self.memory.frame(spare).table().spare();
         if let Some(next) = next {
             // Mostly the neighbours go, too.
             bytes::prefetch(self.memory.frame(next));
         }
         parent.set_spare(next);
-        self.memory.frame(spare).set_spare(None);
+        self.memory.frame(spare).table().set_spare(None);
         Some(spare)
     }
 

@@ -74,7 +74,7 @@ impl<P: Machine, F: Format> Tables<'_, P, F> {
             })?;
             let word = &table_words::<F, P>(memory, root)[index as usize];
             word.store(F::table_entry(table, F::LEVELS), Ordering::Relaxed);
-            memory.frame(root).add_live(1);
+            memory.frame(root).table().add_live(1);
         }
         memory.platform().root_made(root);
         Ok(root)

@@ -130,7 +130,7 @@ fn a_table_that_was_linked_while_a_walk_waited_is_found() {
         .map(|frame| Pfn(0x100 + frame))
         .find(|&pfn| {
             let frame = memory.frame(pfn);
-            frame.kind() == crate::frame::Kind::Table && frame.level() == 2
+            frame.as_table().is_some_and(|table| table.level() == 2)
         })
         .and_then(|pfn| LockedTable::<X86_64>::lock(&memory, &pin, pfn, None))
         .unwrap();

@@ -4,7 +4,7 @@
 #[allow(dead_code, unused_imports, reason = "the models use a part of it")]
 mod record;
 
-pub use record::{Flags, Frame, Kind, MappingsCounted};
+pub use record::{Frame, Kind, MappingsCounted, PageFlags};
 
 use crate::addr::Pfn;
 use crate::platform::{NodeId, Platform};

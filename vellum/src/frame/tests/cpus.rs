@@ -343,7 +343,7 @@ fn a_kept_block_comes_back_with_a_clean_record_and_can_be_split() {
     assert_eq!(leaf_block(&memory, &pin), block);
     let frame = memory.frame(block);
     assert_eq!((frame.kind(), frame.order()), (Kind::Allocated, LEAF_ORDER));
-    assert!(!frame.has(Flags::UPTODATE));
+    assert!(!frame.page().has(PageFlags::UPTODATE));
     assert_eq!(frame.counts().refs(), 1);
     memory.split(block, LEAF_ORDER);
     for index in 0..1 << LEAF_ORDER {

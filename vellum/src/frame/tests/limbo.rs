@@ -97,11 +97,12 @@ fn a_retired_frame_keeps_its_flags_for_stale_readers() {
     let memory = simple(1, 1024);
     let pin = memory.pin();
     let table = memory.alloc(&pin, Request::page(Site::TablePage)).unwrap();
-    let frame = memory.frame(table);
-    frame.init_table(9, 2, crate::addr::Vpn(512), 0);
-    frame.set(Flags::DEAD);
+    let frame = memory
+        .frame(table)
+        .init_table(9, 2, crate::addr::Vpn(512), 0);
+    frame.set(TableFlags::DEAD);
     memory.retire(&pin, table, false);
-    assert!(frame.has(Flags::DEAD));
+    assert!(frame.has(TableFlags::DEAD));
     assert_eq!(
         (frame.kind(), frame.owner(), frame.level()),
         (Kind::Table, 9, 2)

@@ -3,7 +3,7 @@
 
 use crate::addr::Pfn;
 use crate::design::{AccessMarks, Design, FlagUpdates};
-use crate::frame::{Flags, Frame, Kind, PhysicalMemory, Request, Site};
+use crate::frame::{Frame, Kind, ObjectFlags, PageFlags, PhysicalMemory, Request, Site};
 use crate::object::{CacheError, Objects, PageLock};
 use crate::platform::{GroupId, Platform};
 use crate::sync::Pin;
@@ -26,14 +26,14 @@ pub(crate) enum LockedPage {
 fn mark_new(frame: &Frame, design: &Design, is_file: bool) {
     if !is_file {
         match design.flag_updates {
-            FlagUpdates::Plain => frame.set_unshared(Flags::SWAP_BACKED),
+            FlagUpdates::Plain => frame.object().set_unshared(ObjectFlags::SWAP_BACKED),
             FlagUpdates::Atomic => {
-                frame.set(Flags::SWAP_BACKED);
+                frame.object().set(ObjectFlags::SWAP_BACKED);
             }
         }
     }
     if design.access_marks == AccessMarks::Init {
-        frame.set_unshared(Flags::REFERENCED);
+        frame.page().set_unshared(PageFlags::REFERENCED);
     }
 }
 
@@ -110,7 +110,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             return Err(error.into());
         }
         let frame = memory.frame(page);
-        frame.set_kind_with(Kind::Object, Flags::LOCKED);
+        frame.set_kind_with(Kind::Object, PageFlags::LOCKED);
         mark_new(frame, design, object.is_file());
         let is_in = self.insert_made(memory, pin, (handle, index), page);
         Ok(is_in.then(|| PageLock::held(page)))

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::{ListLengths, TwoLists};
 use crate::addr::Pfn;
 use crate::design::FlagUpdates;
-use crate::frame::{Flags, Kind, PhysicalMemory, Request, Site};
+use crate::frame::{Kind, PageFlags, PhysicalMemory, Request, Site};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::testing::{Rng, TestMachine, run_on};
 
@@ -77,7 +77,7 @@ fn the_second_touch_makes_a_page_active() {
         assert_eq!(world.oldest(true), Some(frames[7]));
         assert_eq!(world.oldest(false), Some(frames[0]), "the first to come");
         let page = world.page(frames[7]);
-        assert!(page.has(Flags::ACTIVE) && !page.has(Flags::REFERENCED));
+        assert!(page.has(PageFlags::ACTIVE) && !page.has(PageFlags::REFERENCED));
         // One that is used for ever stays where it is.
         for _ in 0..3 {
             world.touch(frames[7]);
@@ -111,7 +111,7 @@ fn what_a_frame_was_before_does_not_make_its_next_page_active() {
         let world = world(updates);
         for _ in 0..600 {
             let frame = world.insert();
-            assert!(!world.page(frame).has(Flags::ACTIVE), "{frame:?}");
+            assert!(!world.page(frame).has(PageFlags::ACTIVE), "{frame:?}");
             world.touch(frame);
             world.touch(frame);
             assert_eq!(world.lengths(), (0, 1));

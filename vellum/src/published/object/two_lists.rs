@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 
 use crate::addr::Pfn;
 use crate::design::FlagUpdates;
-use crate::frame::{Flags, MemoryView};
+use crate::frame::{MemoryView, PageFlags};
 use crate::object::links::{self, PageLinks, PageList};
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
@@ -150,10 +150,10 @@ struct HeldLists<'a> {
 impl Aging for TwoLists {
     fn inserted(&self, pin: &Pin<'_>, page: AgedPage<'_>, _kind: Inserted) {
         // Nobody else changes this flag before the page is listed.
-        if self.updates == FlagUpdates::Atomic || page.has(Flags::ACTIVE) {
-            page.clear(Flags::ACTIVE);
+        if self.updates == FlagUpdates::Atomic || page.has(PageFlags::ACTIVE) {
+            page.clear(PageFlags::ACTIVE);
         }
-        page.set(Flags::LRU);
+        page.set(PageFlags::LRU);
         let number = self.number(page);
         if !self.links(number).begin_waiting() {
             return;
@@ -168,11 +168,11 @@ impl Aging for TwoLists {
     }
 
     fn touched(&self, pin: &Pin<'_>, page: AgedPage<'_>) {
-        if !page.has(Flags::REFERENCED) {
-            page.set(Flags::REFERENCED);
+        if !page.has(PageFlags::REFERENCED) {
+            page.set(PageFlags::REFERENCED);
             return;
         }
-        if page.has(Flags::ACTIVE) {
+        if page.has(PageFlags::ACTIVE) {
             return;
         }
         let number = self.number(page);
@@ -190,9 +190,9 @@ impl Aging for TwoLists {
             self.unlink(lists, number);
             self.link(lists, number, true);
         }
-        page.set(Flags::ACTIVE);
+        page.set(PageFlags::ACTIVE);
         drop(held);
-        page.clear(Flags::REFERENCED);
+        page.clear(PageFlags::REFERENCED);
     }
 
     fn removed(&self, pin: &Pin<'_>, page: AgedPage<'_>) {
@@ -207,7 +207,7 @@ impl Aging for TwoLists {
             self.unlink(lists, number);
             // Else the flags go when the last reference has gone: by one store.
             if self.updates == FlagUpdates::Atomic {
-                page.clear(Flags::ACTIVE);
+                page.clear(PageFlags::ACTIVE);
             }
         }
     }

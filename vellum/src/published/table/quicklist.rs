@@ -117,7 +117,7 @@ impl Quicklist {
         }
         let limit = self.limit(memory, pin);
         while let Some(table) = tables.pop(memory).map(Pfn) {
-            let level = memory.frame(table).level();
+            let level = memory.frame(table).table().level();
             self.put(memory, pin, table, level, limit);
         }
     }

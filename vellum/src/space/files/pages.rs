@@ -12,7 +12,7 @@ use super::read;
 use super::write::{self, Written};
 use crate::addr::Pfn;
 use crate::design::AccessMarks;
-use crate::frame::Flags;
+use crate::frame::PageFlags;
 use crate::object::{Inserted, Object, PageLock};
 use crate::platform::Platform;
 use crate::published::object::LockedPage;
@@ -90,7 +90,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             LockedPage::Absent => return Ok(Written::NOTHING),
         };
-        let is_ready = self.memory.frame(begun.lock.page()).has(Flags::UPTODATE);
+        let is_ready = self
+            .memory
+            .frame(begun.lock.page())
+            .page()
+            .has(PageFlags::UPTODATE);
         if !is_ready && self.keeps_bytes(object, index, &rest.bytes) {
             self.read_first(pin, handle, index, begun)?;
             return Ok(Written::NOTHING);
@@ -126,7 +130,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if is_new {
             self.note_removed(pin, page);
         }
-        if self.memory.frame(page).has(Flags::UPTODATE) {
+        if self.memory.frame(page).page().has(PageFlags::UPTODATE) {
             self.objects.locks.unlock(&self.memory, pin, lock);
             self.memory.put(pin, page);
         } else {
@@ -145,7 +149,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         give: &mut impl FnMut(usize, &mut super::parts::Filling<'_, P>),
     ) -> Result<Written, Begun> {
         let page = begun.lock.page();
-        let frame = self.memory.frame(page);
+        let frame = self.memory.frame(page).page();
         self.mark_accessed_first(pin, &begun);
         let place = rest.bytes.start;
         let part = self.part_of_page(place, rest.bytes.end);
@@ -158,7 +162,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if self.design.access_marks == AccessMarks::Atomic {
             self.note_touched(pin, page);
         }
-        if !frame.has(Flags::UPTODATE) {
+        if !frame.has(PageFlags::UPTODATE) {
             let starts_below_end = place - (start as u64) < object.size();
             if over && object.is_file() && starts_below_end {
                 return Err(begun);
@@ -169,7 +173,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             filling.page.zero(0..start);
             filling.page.zero(start + put..self.memory.frame_size());
-            frame.set(Flags::UPTODATE);
+            frame.set(PageFlags::UPTODATE);
         }
         let index = self.page_of(place);
         if put == 0 {
@@ -178,9 +182,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.objects
                 .mark_dirty(&self.memory, pin, object, index..index + 1);
         } else {
-            frame.set_if_clear(Flags::DIRTY);
+            frame.set_if_clear(PageFlags::DIRTY);
         }
-        debug_assert!(!begun.is_new || frame.has(Flags::UPTODATE));
+        debug_assert!(!begun.is_new || frame.has(PageFlags::UPTODATE));
         self.objects.locks.unlock(&self.memory, pin, begun.lock);
         self.memory.put(pin, page);
         Ok(Written { bytes: put, over })
@@ -275,7 +279,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if object.is_file() {
             let found = self.objects.lookup(&self.memory, pin, object, index);
             return match found {
-                Some(page) if self.memory.frame(page).has(Flags::UPTODATE) => PageStep::Page(page),
+                Some(page) if self.memory.frame(page).page().has(PageFlags::UPTODATE) => {
+                    PageStep::Page(page)
+                }
                 Some(page) => {
                     self.memory.put(pin, page);
                     PageStep::Absent

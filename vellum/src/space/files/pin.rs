@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::fmt;
 
 use crate::addr::{Access, PageRange, Pfn, Vpn};
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PageFlags, PrivateFlags};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::{FaultError, MapError};
@@ -131,9 +131,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // Stores by a device set no mark in any entry.
             if frame.kind() == Kind::Object {
                 // Whether or not it is set: who clears it next sees the pin.
-                frame.set(Flags::DIRTY);
-            } else if frame.has(Flags::LAZY_FREE) {
-                frame.clear(Flags::LAZY_FREE);
+                frame.page().set(PageFlags::DIRTY);
+            } else {
+                frame.private().clear_if_set(PrivateFlags::LAZY_FREE);
             }
         }
         Ok(pfn)

@@ -16,7 +16,7 @@
 use core::ops::{ControlFlow, Range};
 
 use crate::addr::{PageRange, Pfn};
-use crate::frame::{Flags, Frame, Kind};
+use crate::frame::{Frame, Kind, PageFlags};
 use crate::object::{ObjectId, PageLock, Pass, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
@@ -67,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 let taken = self.take_away(space);
                 let dirty = slot.clear().dirty;
                 if content_stays && dirty {
-                    frame.set_if_clear(Flags::DIRTY);
+                    frame.page().set_if_clear(PageFlags::DIRTY);
                 }
                 stale.push(StaleEntry {
                     space: slot.space(),
@@ -334,7 +334,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 let taken = self.take_away(self.live_at(slot.space()));
                 if slot.take_dirty() {
-                    frame.set_if_clear(Flags::DIRTY);
+                    frame.page().set_if_clear(PageFlags::DIRTY);
                     stale.push(StaleEntry {
                         space: slot.space(),
                         page: slot.page(),

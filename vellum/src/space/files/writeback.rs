@@ -15,7 +15,7 @@ use core::ops::Range;
 use super::open::OpenFile;
 use super::truncate::NextPage;
 use crate::addr::Pfn;
-use crate::frame::Flags;
+use crate::frame::PageFlags;
 use crate::object::{ObjectId, ObjectKind, PageLock, RUN_PAGES, run_length};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
@@ -313,13 +313,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             *next = index + 1;
             self.take_dirty_marks(&pin, lock.page());
-            let frame = self.memory.frame(lock.page());
-            let marked = frame.has(Flags::DIRTY) && frame.clear(Flags::DIRTY);
+            let frame = self.memory.frame(lock.page()).page();
+            let marked = frame.clear_if_set(PageFlags::DIRTY);
             let written = self
                 .objects
                 .mark_clean(&self.memory, &pin, object, index..index + 1);
             if marked || written {
-                frame.set(Flags::WRITEBACK);
+                frame.set(PageFlags::WRITEBACK);
                 run.push(index, lock, frame.counts().pins() > 0);
             } else {
                 self.release_page(&pin, lock);
@@ -363,7 +363,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     done.error = Some(error);
                 }
             }
-            frame.clear(Flags::WRITEBACK);
+            frame.page().clear(PageFlags::WRITEBACK);
             self.release_page(&pin, PageLock::held(page));
         }
     }

@@ -25,7 +25,7 @@ use super::superpage::LEVEL;
 use super::zap::Zap;
 use crate::addr::{Access, Pfn};
 use crate::design::{FileHuge, HugePages};
-use crate::frame::{Flags, Kind, MappingsCounted, OutOfMemory, Request, Site};
+use crate::frame::{Kind, MappingsCounted, OutOfMemory, PageFlags, Request, Site};
 use crate::object::{Inserted, NewPages, NewRun, Object, ObjectId, RUN_PAGES};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
@@ -62,12 +62,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         let marks = F::marks(entry);
         let ages = vm.reclaim().is_some();
         for part in run.parts() {
-            let frame = vm.memory.frame(part.frame);
+            let frame = vm.memory.frame(part.frame).page();
             if marks.dirty {
-                frame.set_if_clear(Flags::DIRTY);
+                frame.set_if_clear(PageFlags::DIRTY);
             }
             if marks.accessed && ages {
-                frame.set_if_clear(Flags::REFERENCED);
+                frame.set_if_clear(PageFlags::REFERENCED);
             }
         }
         let env = vm.env(pin);

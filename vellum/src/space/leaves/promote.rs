@@ -46,7 +46,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(in crate::space) fn promote_if_full(&self, fault: &Fault<'_, P, F, R>) {
         let (table, level) = fault.lowest;
-        let is_full = level == 1 && self.memory.frame(table).live() == F::ENTRIES as u32;
+        let is_full = level == 1 && self.memory.frame(table).table().live() == F::ENTRIES as u32;
         if is_full && self.has_reservations() && self.may_be_superpage(fault) {
             // Without memory for a table it stays as it is.
             let _ = self.promote(fault);

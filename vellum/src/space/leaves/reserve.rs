@@ -55,7 +55,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(in crate::space) fn has_run(&self, fault: &Fault<'_, P, F, R>) -> bool {
         let (table, level) = fault.lowest;
-        level == 1 && self.memory.frame(table).reserved().is_some()
+        level == 1 && self.memory.frame(table).table().reserved().is_some()
     }
 
     /// [`Vm::map_new_page`] with the frame that is set aside for the page, if it still is.
@@ -113,7 +113,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(table) = tables.lock(fault.page) else {
             return false;
         };
-        let record = self.memory.frame(table.table());
+        let record = self.memory.frame(table.table()).table();
         let is_new = table.level() == 1 && table.live() == 1 && record.reserved().is_none();
         if is_new {
             record.set_reserved(Some(first));
@@ -130,7 +130,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<TakenFrame, NoPage> {
         let (table, level) = fault.lowest;
         let first = (level == 1)
-            .then(|| self.memory.frame(table).reserved())
+            .then(|| self.memory.frame(table).table().reserved())
             .flatten();
         self.take_zeroed_of(fault, first.map(|first| (first, Owner::Table(table))))
     }

@@ -1,7 +1,7 @@
 //! Clearing the entries of a range.
 
 use crate::addr::{PageRange, Vpn};
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PageFlags};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
@@ -194,7 +194,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
             if dirty {
                 // Before the entry leaves the reverse mapping: a sync finds
                 // the mark there or here.
-                frame.set_if_clear(Flags::DIRTY);
+                frame.page().set_if_clear(PageFlags::DIRTY);
             }
             remove(&run);
             match vm.objects.get(frame.owner()).kind() {

@@ -18,7 +18,7 @@
 //! before it uses the page as its object's.
 
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PageFlags, PrivateFlags};
 use crate::object::{Object, PageLock};
 use crate::platform::Platform;
 use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Rule, Taken, Used, Walked, judge};
@@ -114,8 +114,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // The same of the pages of a contiguous run, of which this is the only entry.
             self.end_found_run(pin, run);
         }
-        let twice = frame.has(Flags::ACTIVE) && frame.clear(Flags::ACTIVE);
-        let once = frame.has(Flags::REFERENCED) && frame.clear(Flags::REFERENCED);
+        let twice = frame.page().clear_if_set(PageFlags::ACTIVE);
+        let once = frame.page().clear_if_set(PageFlags::REFERENCED);
         Used {
             entries,
             once,
@@ -167,7 +167,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !object.is_file() {
             return Attempt::Done(Taken::SwapBacked);
         }
-        if !frame.has(Flags::UPTODATE) {
+        if !frame.page().has(PageFlags::UPTODATE) {
             return Attempt::Done(Taken::Kept);
         }
         if frame.counts().pins() > 0 {
@@ -177,7 +177,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match judge(used, true, rule) {
             Judgement::Activate => return Attempt::Done(Taken::Active),
             Judgement::Stay => {
-                frame.set(Flags::REFERENCED);
+                frame.page().set(PageFlags::REFERENCED);
                 return Attempt::Done(Taken::Kept);
             }
             Judgement::Leave => {}
@@ -210,7 +210,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Whether a page is known to be newer than its store. Marks in entries are not asked.
     fn is_dirty(&self, pin: &Pin<'_>, object: &Object, index: u64, page: Pfn) -> bool {
-        self.memory.frame(page).has(Flags::DIRTY)
+        self.memory.frame(page).page().has(PageFlags::DIRTY)
             || self.objects.is_marked_dirty(pin, object, index)
     }
 
@@ -276,8 +276,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn claim_idle(&self, page: Pfn, rule: Rule) -> Result<(), Taken> {
         let pin = self.pin();
         let Some(held) = self.find_private(&pin, page) else {
-            let frame = self.memory.frame(page);
-            if frame.kind() == Kind::Anonymous && frame.has(Flags::SWAP_CACHED) {
+            let private = self.memory.frame(page).as_private();
+            if private.is_some_and(|page| page.has(PrivateFlags::SWAP_CACHED)) {
                 return Err(self.discard_cached(&pin, page));
             }
             drop(pin);
@@ -331,7 +331,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             None => return Taken::SwapBacked,
             Some(Reference::Page) if self.drop_freed(page) => Taken::Freed,
             Some(held) => {
-                frame.clear(Flags::LAZY_FREE);
+                frame.private().clear(PrivateFlags::LAZY_FREE);
                 self.put_private(&self.pin(), page, held);
                 return Taken::SwapBacked;
             }
@@ -414,7 +414,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         let used = self.take_marks(&pin, page);
         if private.is_none() && (used.once || used.entries > 0) {
             // It begins on the inactive list as a page that was used once.
-            self.memory.frame(page).set(Flags::REFERENCED);
+            self.memory.frame(page).page().set(PageFlags::REFERENCED);
         }
         self.put_private(&pin, page, private.unwrap_or(Reference::Page));
         if used.twice {

@@ -2,7 +2,7 @@
 //! cleared, because their nodes are needed for others.
 
 use crate::addr::{Pfn, Vpn};
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PageFlags};
 use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{Cleared, ClearsEntries, ReverseMap, Verdict};
@@ -59,7 +59,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     if dirty {
                         // Before the entry leaves the reverse mapping: a sync finds the mark
                         // there or here.
-                        frame.set_if_clear(Flags::DIRTY);
+                        frame.page().set_if_clear(PageFlags::DIRTY);
                     }
                     lost.stale.push(StaleEntry {
                         space: handle,
@@ -88,7 +88,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         for &(pfn, dirty) in &lost.pages[..lost.count] {
             if dirty {
                 // A CPU may have stored to the page until the flush.
-                self.memory.frame(pfn).set_if_clear(Flags::DIRTY);
+                self.memory.frame(pfn).page().set_if_clear(PageFlags::DIRTY);
             }
             self.memory.put(pin, pfn);
         }

@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 
 use crate::addr::{PageRange, Pfn};
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PrivateFlags};
 use crate::object::PageLock;
 use crate::platform::Platform;
 use crate::reclaim::Rule;
@@ -97,7 +97,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             false => Err(SwapOutError::InUse),
         };
         // It comes back by an entry that has nothing to do with this one.
-        frame.clear(Flags::LAZY_FREE);
+        frame.private().clear(PrivateFlags::LAZY_FREE);
         let replaced = slot.and_then(|slot| match self.replace_entries(&pin, swap, page, slot) {
             0 => {
                 swap.end_out(&self.memory, &pin, slot, None);

@@ -14,7 +14,7 @@
 //! Pages of locked ranges are refused, and one that was freed before stays while it is locked.
 
 use crate::addr::{PageRange, Pfn};
-use crate::frame::{Flags, Frame, Kind};
+use crate::frame::{Frame, Kind, PrivateFlags};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::space::leaves::contiguous::FoundRun;
@@ -47,7 +47,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 span.table.update(index, Users::Hardware, |entry| {
                     F::with_marks(entry, Marks::default())
                 });
-                frame.set_if_clear(Flags::LAZY_FREE);
+                frame.private().set_if_clear(PrivateFlags::LAZY_FREE);
                 gather.stale(span.table.page(index));
                 self.note_unwanted(pin, page, true);
             }
@@ -124,7 +124,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let counts = frame.counts();
             let is_ours = counts.maps() == 1 && counts.pins() == 0 && counts.refs() == 2;
             let is_single = !entry.is_large() && FoundRun::of(entry).is_none();
-            if !is_ours || !is_single || !frame.has(Flags::LAZY_FREE) {
+            if !is_ours || !is_single || !frame.private().has(PrivateFlags::LAZY_FREE) {
                 return Verdict::Stop;
             }
             let space = self.live_at(entry.space());

@@ -3,7 +3,7 @@
 use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::design::FileIo;
-use crate::frame::{Flags, MappingsCounted, OutOfMemory, Request, Site};
+use crate::frame::{MappingsCounted, OutOfMemory, PageFlags, Request, Site};
 use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind, PageLock};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
@@ -240,7 +240,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 continue;
             }
             // Whoever fills a page has it locked.
-            debug_assert!(record.has(Flags::UPTODATE), "a page is mapped unread");
+            debug_assert!(
+                record.page().has(PageFlags::UPTODATE),
+                "a page is mapped unread"
+            );
             let index = F::index(page, 1);
             let run = Run::single(frame, table.pte(index), page);
             self.rmap.add(&env, ctx, &run, fault.place(), false);

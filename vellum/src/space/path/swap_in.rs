@@ -8,7 +8,7 @@
 use core::ops::Range;
 
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind, NoPage, Request, Site};
+use crate::frame::{Kind, NoPage, PageFlags, Request, Site};
 use crate::object::{Inserted, PageLock};
 use crate::platform::{GroupId, IoError, Platform};
 use crate::rmap::{ReverseMap, Run};
@@ -90,7 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Option<PageLock>, NoPage> {
         let page = (self.memory).alloc_page(pin, Request::page(Site::SwapIn), payer)?;
         let frame = self.memory.frame(page);
-        frame.set_kind_with(Kind::Anonymous, Flags::LOCKED);
+        frame.set_kind_with(Kind::Anonymous, PageFlags::LOCKED);
         // Until the page is mapped, its index is the slot's number.
         frame.set_index(slot, 0);
         if swap.begin_in(&self.memory, pin, (slot, page), is_wanted) {

@@ -1,7 +1,7 @@
 //! Pages of a file that are filled from its store.
 
 use crate::addr::Pfn;
-use crate::frame::Flags;
+use crate::frame::PageFlags;
 use crate::object::{Inserted, Object, PageLock};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
@@ -51,7 +51,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // The store may have what mappings stored past the end.
             PageBytes::new(&self.memory, pin, frame).zero(tail..self.memory.frame_size());
         }
-        debug_assert!(self.memory.frame(frame).has(Flags::LOCKED));
+        debug_assert!(self.memory.frame(frame).page().has(PageFlags::LOCKED));
         self.events(pin).page_reads.bump();
         self.objects.filled(&self.memory, pin, lock);
         self.note_inserted(pin, frame, Inserted::Cache);

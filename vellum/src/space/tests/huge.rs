@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::addr::Geometry;
-use crate::frame::{FailAt, Site};
+use crate::frame::{FailAt, PageFlags, Site};
 use crate::rmap::{Family, ReverseMap};
 use crate::space::FileRequest;
 use crate::swap::SwapArea;
@@ -78,13 +78,15 @@ impl<R: ReverseMap> World<R> {
         let frames = (0..PAGES as u32).map(|step| vm.memory.frame(first.offset(step)));
         // As if they had been written back.
         frames.clone().for_each(|frame| {
-            frame.clear(Flags::DIRTY);
+            frame.page().clear(PageFlags::DIRTY);
         });
         if stores {
             touch(vm, space, BASE + 8, Access::Write);
         }
         end(vm, space);
-        frames.filter(|frame| frame.has(Flags::DIRTY)).count() as u64
+        frames
+            .filter(|frame| frame.page().has(PageFlags::DIRTY))
+            .count() as u64
     }
 
     fn end(self) {

@@ -317,7 +317,10 @@ fn free_advice_marks_the_pages_of_a_superpage() {
     vm.advise(space, Vpn(BASE + 1), 3, Advice::Free).unwrap();
     let lazy = |page| {
         let frame = frame_of(&vm, space, BASE + page).unwrap();
-        vm.memory.frame(frame).has(Flags::LAZY_FREE)
+        vm.memory
+            .frame(frame)
+            .private()
+            .has(PrivateFlags::LAZY_FREE)
     };
     assert_eq!([0, 1, 3, 4].map(lazy), [false, true, true, false]);
     vm.audit().unwrap();

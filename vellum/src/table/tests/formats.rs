@@ -118,7 +118,10 @@ fn a_root_goes_as_it_was_made_and_whole<F: Format>() {
     memory.inject(None);
     let root = make().unwrap();
     assert_eq!(used(&memory), root_tables::<F>());
-    assert_eq!(u64::from(memory.frame(root).live()) + 1, used(&memory));
+    assert_eq!(
+        u64::from(memory.frame(root).table().live()) + 1,
+        used(&memory)
+    );
     // SAFETY: the root was made for the test, and nothing was mapped.
     unsafe { Of::<F>::retire_root(&memory, &Fresh, &pin, root) };
     assert_eq!(used(&memory), 0);

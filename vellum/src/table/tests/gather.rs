@@ -1,7 +1,7 @@
 //! What a gather does with the frames that it took over.
 
 use super::*;
-use crate::frame::{Flags, Request};
+use crate::frame::{PageFlags, Request};
 use crate::sync::Turn;
 
 /// Frames in a row, each with a reference more than the gather gets.
@@ -23,7 +23,12 @@ fn row(memory: &Memory, frames: u32) -> Pfn {
 
 /// Which of the frames from `first` on are marked dirty.
 fn dirty(memory: &Memory, first: Pfn) -> [bool; 4] {
-    [0, 1, 2, 3].map(|frame| memory.frame(first.offset(frame)).has(Flags::DIRTY))
+    [0, 1, 2, 3].map(|frame| {
+        memory
+            .frame(first.offset(frame))
+            .page()
+            .has(PageFlags::DIRTY)
+    })
 }
 
 /// A CPU may store to such a page until it has been flushed, and only to such a one.

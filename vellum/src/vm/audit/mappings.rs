@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use super::{AuditFailure, same, wrong};
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PrivateFlags};
 use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap, Verdict};
 use crate::space::Vm;
@@ -34,9 +34,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     fn audit_frame(&self, pfn: Pfn) -> Result<u32, AuditFailure> {
         let frame = self.memory.frame(pfn);
+        let is_swap_cached = frame
+            .as_private()
+            .is_some_and(|page| page.has(PrivateFlags::SWAP_CACHED));
         let own = match frame.kind() {
             // The swap cache's.
-            Kind::Anonymous => u32::from(frame.has(Flags::SWAP_CACHED)),
+            Kind::Anonymous => u32::from(is_swap_cached),
             // Truncation took the cache's reference from a page that is pinned.
             Kind::Object => u32::from(frame.owner() != 0),
             _ => return Ok(0),
@@ -55,7 +58,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             memory: &self.memory,
             pin: &pin,
         };
-        if counts.maps() == 0 && frame.has(Flags::SWAP_CACHED) {
+        if counts.maps() == 0 && is_swap_cached {
             // Reverse mapping does not know it.
             return Ok(0);
         }

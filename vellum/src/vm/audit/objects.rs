@@ -1,7 +1,7 @@
 //! Objects and the mounts that they are charged to.
 
 use super::{AuditFailure, AuditReport, same, wrong};
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PageFlags};
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
@@ -124,14 +124,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut dirty = 0;
         let mut next = 0;
         while let Some((index, page)) = radix.next(next) {
-            let frame = self.memory.frame(page);
+            let frame = self.memory.frame(page).page();
             if frame.kind() != Kind::Object || frame.owner() != handle || frame.index() != index {
                 return wrong(
                     "a cached frame's record names another page",
                     u64::from(page.0),
                 );
             }
-            if frame.has(Flags::LOCKED) || !frame.has(Flags::UPTODATE) {
+            if frame.has(PageFlags::LOCKED) || !frame.has(PageFlags::UPTODATE) {
                 return wrong(
                     "a cached page is locked or was never filled",
                     u64::from(page.0),

@@ -2,7 +2,7 @@
 
 use super::{AuditFailure, AuditReport, same, wrong};
 use crate::addr::{Pfn, Vpn};
-use crate::frame::{Flags, Kind};
+use crate::frame::{Kind, PageFlags, TableFlags, TableFrame};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
@@ -121,17 +121,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), AuditFailure> {
         let number = u64::from(table.0);
         let frame = self.memory.frame(table);
-        let right = frame.kind() == Kind::Table
-            && frame.level() == level
-            && frame.owner() == space
-            && frame.base() == base;
-        if !right {
+        let is_right = |frame: &TableFrame<'_>| {
+            frame.level() == level && frame.owner() == space && frame.base() == base
+        };
+        let Some(frame) = frame.as_table().filter(is_right) else {
             return wrong("a page table's record is not that of the table", number);
-        }
-        if frame.has(Flags::TABLE_LOCK) || frame.has(Flags::DEAD) {
+        };
+        if frame.has_any(TableFlags::LOCK.or(TableFlags::DEAD)) {
             return wrong("a page table is locked or dead", number);
         }
-        if frame.has(Flags::KEPT) {
+        if frame.has(TableFlags::KEPT) {
             return wrong("a page table is kept for a move that is over", number);
         }
         entries.tables += 1;
@@ -169,16 +168,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(());
         }
         let mut spares = 0;
-        let mut next = self.memory.frame(table).spare();
+        let mut next = self.memory.frame(table).table().spare();
         while let Some(spare) = next {
             let frame = self.memory.frame(spare);
-            let right = frame.kind() == Kind::Table
-                && frame.level() + 1 == level
-                && frame.owner() == space
-                && frame.live() == 0;
-            if !right || spares > F::ENTRIES as u64 {
+            let is_right = |frame: &TableFrame<'_>| {
+                frame.level() + 1 == level && frame.owner() == space && frame.live() == 0
+            };
+            let frame = frame.as_table().filter(is_right);
+            let Some(frame) = frame.filter(|_| spares <= F::ENTRIES as u64) else {
                 return wrong("a spare page table is not one", u64::from(spare.0));
-            }
+            };
             spares += 1;
             next = frame.spare();
         }
@@ -370,7 +369,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if 1 << head.order() != pages {
             return wrong("a superpage's run is of another size, at page", page.0);
         }
-        if head.has(Flags::RUN_LOCK) {
+        if head.page().has(PageFlags::RUN_LOCK) {
             return wrong("a superpage's run is locked, at page", page.0);
         }
         let is_tail = |step: u64| self.memory.frame(first.offset(step as u32)).is_tail();

@@ -3,7 +3,7 @@
 
 use super::{AuditFailure, same, wrong};
 use crate::addr::Vpn;
-use crate::frame::{Flags, Kind};
+use crate::frame::PrivateFlags;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
@@ -44,7 +44,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut cached = 0;
         let is_cached = |pfn| {
             let frame = self.memory.frame(pfn);
-            frame.kind() == Kind::Anonymous && frame.has(Flags::SWAP_CACHED)
+            frame
+                .as_private()
+                .is_some_and(|page| page.has(PrivateFlags::SWAP_CACHED))
         };
         self.for_each_frame(|pfn| cached += u64::from(is_cached(pfn)));
         let Some(swap) = self.swap() else {

@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::check;
-use crate::frame::{Flags, Frame, MappingsCounted};
+use crate::frame::{Frame, MappingsCounted, PageFlags};
 use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
@@ -107,14 +107,14 @@ fn page() -> Page {
 fn map(page: &Page, look: fn()) {
     page.frame.adopt_mapping();
     look();
-    if !page.frame.has(Flags::LOCKED) {
+    if !page.frame.page().has(PageFlags::LOCKED) {
         page.content.with(|_| ());
     }
 }
 
 /// A truncation locks the page and takes it away, unless it is mapped.
 fn take_out(page: &Page, maps: fn(&Frame) -> u32) {
-    page.frame.set(Flags::LOCKED);
+    page.frame.page().set(PageFlags::LOCKED);
     if maps(&page.frame) == 0 {
         page.content.with_mut(|_| ());
     }

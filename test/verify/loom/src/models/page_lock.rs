@@ -13,7 +13,7 @@ use loom::thread;
 
 use super::{check, pin};
 use crate::addr::Pfn;
-use crate::frame::{Flags, Kind, PhysicalMemory};
+use crate::frame::{Kind, PageFlags, PhysicalMemory};
 use crate::page_lock::PageLocks;
 use crate::platform::{
     CpuId, CpuSet, Flush, Machine, MemoryRange, Policy, Sleep, Store, TaskToken,
@@ -242,19 +242,19 @@ fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
         while model.locks.try_lock(&model.memory, PAGE).is_none() {
             let frame = model.memory.frame(PAGE);
             // The lock is looked at first, and the flag set afterwards.
-            let locked = frame.has(Flags::LOCKED);
+            let locked = frame.page().has(PageFlags::LOCKED);
             let pinned = || pin(&model.epochs, cpu);
             let platform = model.memory.platform();
             (model.waits).sleep_if(u64::from(PAGE.0), platform, &pinned, &mut |_| {
-                frame.set(Flags::WAITERS);
+                frame.page().set(PageFlags::WAITERS);
                 locked
             });
         }
         let pin = pin(&model.epochs, cpu);
         let frame = model.memory.frame(PAGE);
-        frame.clear(Flags::LOCKED);
-        if frame.has(Flags::WAITERS) {
-            frame.clear(Flags::WAITERS);
+        frame.page().clear(PageFlags::LOCKED);
+        if frame.page().has(PageFlags::WAITERS) {
+            frame.page().clear(PageFlags::WAITERS);
             let key = u64::from(PAGE.0);
             model.waits.wake(key, model.memory.platform(), &pin);
         }
@@ -270,7 +270,7 @@ fn a_wake_up_for_nobody_listed_is_lost() {
             if let Some(lock) = model.locks.try_lock(&model.memory, PAGE) {
                 break lock;
             }
-            model.memory.frame(PAGE).set(Flags::WAITERS);
+            model.memory.frame(PAGE).page().set(PageFlags::WAITERS);
             // Asleep without being in the table.
             model.memory.platform().park();
         };

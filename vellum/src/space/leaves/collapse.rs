@@ -19,6 +19,7 @@ use crate::object::Inserted;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
+use crate::space::state::closed::Closed;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
@@ -125,8 +126,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .rmap
             .prepare(&env, &mut ctx, region.place(*space), 1)
             .and_then(|()| (self.rmap).prepare_private(&env, self, region.region_ref()));
-        region.gate.close();
-        self.wait_out_region(pin, *space, region.handle().raw());
+        let closed = self.close_region(pin, space, region);
         // Nobody is inside: no entry is filled, and none gets the right to be stored to.
         let found = tables.lock(range.start).and_then(|table| {
             let found = suits(&table).filter(|_| prepared.is_ok())?;
@@ -142,7 +142,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Some(found) => {
                 self.flush_range(pin, *space, Some(range));
                 self.copy_singles(pin, &tables, range.start, parts.first);
-                self.replace_singles(pin, *space, region, range, (&parts, found), ctx)
+                self.replace_singles(pin, *space, closed.closed(), range, (&parts, found), ctx)
             }
             None => Err(ctx),
         };
@@ -151,7 +151,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             tables.unmake_spare(parts.spare);
             self.memory.put_order(pin, parts.first, Self::ORDER);
         });
-        region.gate.open();
+        drop(closed);
         prepared?;
         Ok(made.is_ok())
     }
@@ -227,7 +227,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         space: Live<'_, R>,
-        region: &Region<R>,
+        region: Closed<'_, R>,
         range: PageRange,
         (parts, found): (&SuperpageParts, Singles),
         mut ctx: R::Ctx,

@@ -3,6 +3,7 @@
 use crate::platform::{CpuSet, Flush, GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::leaves::zap::Zap;
+use crate::space::locks::closed::ClosedRegions;
 use crate::space::locks::lock::Beside;
 use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::error::MapError;
@@ -64,12 +65,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) {
         let mut room = CpuRoom::new();
         let target = self.flush_target(*space, &mut room);
-        let all = Self::all_pages();
-        let _ = self.for_regions::<()>(space, all, |handle, _| {
-            self.region(handle).gate.close();
-            Ok(())
-        });
-        self.wait_out_space(pin, *space);
+        let closed = self.close_regions(pin, space, Self::all_pages());
         if !target.cpus.is_empty() {
             let request = Flush {
                 space: target.tag,
@@ -83,16 +79,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             ..target
         };
         let mut gather = self.gather_for(pin, nobody);
-        let _ = self.for_regions::<()>(space, all, |handle, view| {
+        closed.for_each(|region, view| {
             let zap = Zap {
                 vm: self,
                 pin,
                 space: *space,
-                region: self.region(handle),
+                region: &region,
                 users: Users::None,
             };
             zap.range(view.range, &mut gather);
-            Ok(())
         });
         if space.keeps_tables() {
             let before = gather.tables_freed();
@@ -101,19 +96,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.count_tables(pin, *space, 0, freed);
         }
         drop(gather);
-        self.retire_regions(pin, space, dead);
+        self.retire_regions(pin, space, closed, dead);
         self.rmap.space_ended(&self.env(pin), &space.rmap);
     }
 
     /// Ends all regions of a space at once; they map nothing any more.
-    fn retire_regions(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>, dead: &mut DeadObjects) {
+    fn retire_regions(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        closed: ClosedRegions<'_, P, F, R>,
+        dead: &mut DeadObjects,
+    ) {
         let write = space.seq.write(pin);
-        let _ = self.for_regions::<()>(space, Self::all_pages(), |handle, _| {
-            if let Some(object) = self.retire_region(pin, space, handle) {
+        closed.for_each(|region, _| {
+            if let Some(object) = self.retire_region(pin, space, region) {
                 self.defer_destroy(dead, object);
             }
-            Ok(())
         });
+        closed.left();
         self.tree(*space).clear(pin);
         drop(write);
         if space.is_divided() {

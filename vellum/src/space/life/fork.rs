@@ -5,20 +5,21 @@
 //! the zero page) are left to faults unless `forkcopy=all`. Pinned pages are
 //! copied at once, because whoever pinned them writes to the parent's.
 
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::{Pfn, Vpn};
 use crate::design::ForkCopy;
 use crate::frame::{Kind, NoPage, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Place, ReverseMap, Run};
+use crate::space::locks::closed::ClosedRegions;
 use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::account::Resident;
+use crate::space::state::closed::Closed;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::{HoldsSpace, LockedSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
-use crate::space::state::tree::RegionHandle;
 use crate::sync::atomic::Ordering;
 use crate::sync::{CpuRoom, Pin};
 use crate::table::{Format, Gather, LockedTable, Marks, Span, Spares, Users};
@@ -43,11 +44,13 @@ struct Copied {
     swapped: u64,
 }
 
-/// A child being made, of a parent whose gates are closed.
+/// A child being made.
 struct Fork<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     pin: &'a Pin<'a>,
     parent: LockedSpace<'a, R>,
+    /// All regions of the parent.
+    regions: &'a ClosedRegions<'a, P, F, R>,
     child: LockedSpace<'a, R>,
 }
 
@@ -55,7 +58,7 @@ struct Fork<'a, P: Platform, F: Format, R: ReverseMap> {
 struct Copying<'a, P: Platform, F: Format, R: ReverseMap> {
     fork: &'a Fork<'a, P, F, R>,
     /// The parent's region.
-    parent_region: &'a Region<R>,
+    parent_region: Closed<'a, R>,
     /// The child's region.
     region: &'a Region<R>,
     view: RegionView,
@@ -109,7 +112,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let whole = Self::all_pages();
-        self.close_gates(pin, parent, whole);
+        let closed = self.close_regions(pin, parent, whole);
         // Before the child begins: to some designs pages that get an owner from then on are
         // none of the child's.
         self.unite_promoted(pin, parent, whole);
@@ -122,12 +125,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 vm: self,
                 pin,
                 parent,
+                regions: &closed,
                 child,
             };
-            fork.copy_regions(whole)
+            fork.copy_regions()
                 .inspect_err(|_| self.tear_down(pin, child, dead))
         });
-        self.open_gates(parent, whole);
+        drop(closed);
         if let Err(error) = copied {
             self.unmake_space(pin, *child);
             return Err(error);
@@ -139,7 +143,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
     /// Copies regions and entries. What was copied when it fails is in the
     /// child, for the caller to tear down.
-    fn copy_regions(&self, whole: PageRange) -> Result<(), NoPage> {
+    fn copy_regions(&self) -> Result<(), NoPage> {
         let (vm, pin, parent) = (self.vm, self.pin, self.parent);
         // Entries lose the right to store: flushed once, at the end or early.
         let mut gather = vm.gather(pin, *parent);
@@ -155,8 +159,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             Users::Hardware
         };
         let mut spares = Spares::default();
-        let result = vm.for_regions(parent, whole, |handle, view| {
-            let region = self.copy_region(handle, &view)?;
+        let result = self.regions.try_for_each(|original, view| {
+            let region = self.copy_region(original, &view)?;
             let copies =
                 view.traits.has(Traits::HAS_PRIVATE) || vm.design.fork_copy == ForkCopy::All;
             if !copies {
@@ -164,7 +168,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             }
             let copying = Copying {
                 fork: self,
-                parent_region: vm.region(handle),
+                parent_region: original,
                 region,
                 view,
                 users,
@@ -179,7 +183,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
     /// mapped yet.
     fn copy_region(
         &self,
-        handle: RegionHandle<R>,
+        original: Closed<'_, R>,
         view: &RegionView,
     ) -> Result<&Region<R>, OutOfMemory> {
         let (vm, pin, child) = (self.vm, self.pin, self.child);
@@ -188,7 +192,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
         let forked = vm.rmap.region_forked(
             &vm.env(pin),
             vm,
-            vm.region_ref(handle),
+            original.region_ref(),
             region.region_ref_with(child.handle(), view),
         );
         if let Err(error) = forked {
@@ -196,7 +200,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             return Err(error);
         }
         if view.object != 0 {
-            vm.hold_for_copy(pin, view.object, handle);
+            vm.hold_for_copy(pin, view.object, original.handle());
         }
         let write = child.seq.write(pin);
         let view = RegionView {
@@ -205,9 +209,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
         };
         let tagged = Tagged {
             view,
-            tag: vm.region(handle).tag(),
+            tag: original.tag(),
         };
-        vm.link_region(pin, child, &write, (spare, &tagged), Some(handle));
+        vm.link_region(
+            pin,
+            child,
+            &write,
+            (spare, &tagged),
+            Some(original.handle()),
+        );
         drop(write);
         Ok(region)
     }
@@ -220,6 +230,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
             pin,
             parent,
             child,
+            ..
         } = *self.fork;
         let from = vm.tables(pin, *parent);
         let to = vm.tables(pin, *child);
@@ -234,7 +245,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
                 drop(span);
                 let copied = copied?;
                 if copied.met_divided {
-                    vm.demote(pin, *parent, self.parent_region, copied.next)?;
+                    vm.demote(pin, *parent, &self.parent_region, copied.next)?;
                 }
                 spans.rewind(copied.next);
                 continue;

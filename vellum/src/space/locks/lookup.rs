@@ -101,20 +101,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             None => Lookup::Busy,
         }
     }
-
-    /// Waits until no CPU is inside a region of `space` whose gate the caller,
-    /// who holds the space's lock, has closed.
-    pub(in crate::space) fn wait_out_region(&self, pin: &Pin<'_>, space: Live<'_, R>, region: u32) {
-        let key = region_key(space.handle(), region);
-        let gate = &self.region(Handle::from_raw(region)).gate;
-        (self.announcements).wait_out_one(gate, key, self.active_set(space.get()), pin);
-    }
-
-    /// The same for all its regions.
-    pub(in crate::space) fn wait_out_space(&self, pin: &Pin<'_>, space: Live<'_, R>) {
-        let handle = u64::from(space.handle());
-        (self.announcements).wait_out(self.active_set(space.get()), pin, |key| key >> 32 == handle);
-    }
 }
 
 /// Checks that an announced region whose gate is open is ours and holds the
@@ -132,6 +118,7 @@ fn check_entered<'a, R: ReverseMap>(
     })
 }
 
-fn region_key(space: u32, region: u32) -> u64 {
+/// What CPUs announce that are inside a region.
+pub(super) fn region_key(space: u32, region: u32) -> u64 {
     u64::from(space) << 32 | u64::from(region)
 }

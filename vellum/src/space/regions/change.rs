@@ -54,54 +54,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let may_cut = self.check_limits(space, range.start, &Change::Word(range, word))?;
         // The cuts stay: nothing can fail any more.
         let _ = self.isolate(pin, space, range, &may_cut)?;
-        self.close_gates(pin, space, range);
-        let _ = self.for_regions::<()>(space, range, |handle, view| {
+        let closed = self.close_regions(pin, space, range);
+        closed.for_each(|region, view| {
             let pages = view.range.pages();
             let (prot, traits) = word.of(&view);
             // In this order: reclaim never sees fewer locked pages than there are.
             let counts = self.counts_at(space, view.range.start);
             counts.count_pages(traits, pages);
-            self.region(handle).set_word(prot, traits);
+            region.set_word(prot, traits);
             counts.count_pages(view.traits, pages.wrapping_neg());
-            Ok(())
         });
-        self.open_gates(space, range);
+        drop(closed);
         self.merge_range(pin, space, range);
         Ok(())
-    }
-
-    /// Closes the gates of the regions that overlap `range` and waits until
-    /// no fault is inside one.
-    pub(in crate::space) fn close_gates(
-        &self,
-        pin: &Pin<'_>,
-        space: LockedSpace<'_, R>,
-        range: PageRange,
-    ) {
-        let mut closed = 0;
-        let mut only = 0;
-        let _ = self.for_regions::<()>(space, range, |handle, _| {
-            self.region(handle).gate.close();
-            only = handle.raw();
-            closed += 1;
-            Ok(())
-        });
-        match closed {
-            0 => {}
-            1 => self.wait_out_region(pin, *space, only),
-            _ => self.wait_out_space(pin, *space),
-        }
-    }
-
-    /// Opens the gates of the regions that overlap `range`.
-    pub(in crate::space) fn open_gates(&self, space: LockedSpace<'_, R>, range: PageRange) {
-        let _ = self.for_regions::<()>(space, range, |handle, _| {
-            let gate = &self.region(handle).gate;
-            if !gate.is_open() {
-                gate.open();
-            }
-            Ok(())
-        });
     }
 
     /// Cuts the regions that reach over the edges of `range`, so that it holds
@@ -195,8 +160,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: page,
             ..view.range
         });
-        region.gate.close();
-        self.wait_out_region(pin, *space, head.raw());
+        let closed = self.close_region(pin, space, region);
         let demoted = self.demote_across(pin, *space, region, page);
         let split = demoted.and_then(|()| {
             self.rmap.region_split(
@@ -208,7 +172,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             )
         });
         if let Err(error) = split {
-            region.gate.open();
             *spare = Some(tail);
             return Err(error);
         }
@@ -221,9 +184,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             ..rest
         };
         let write = self.seq_at(space, page).write(pin);
-        self.split_region(pin, space, &write, (head, kept), (tail, &rest));
+        self.split_region(pin, space, &write, (closed.closed(), kept), (tail, &rest));
         drop(write);
-        region.gate.open();
         Ok(true)
     }
 
@@ -295,27 +257,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         // Both: a fault in either may be about to set what decides whether they
         // can be merged.
-        let gates = [(head, first), (tail, second)];
-        for (_, region) in gates {
-            region.gate.close();
-        }
-        for (handle, _) in gates {
-            self.wait_out_region(pin, *space, handle.raw());
-        }
+        let closed = [first, second].map(|region| self.close_region(pin, space, region));
         if !self.rmap.regions_mergeable(&first.rmap, &second.rmap) {
-            for (_, region) in gates {
-                region.gate.open();
-            }
             return tail;
         }
         // Asked anew: a fault may have made a private page until the gate closed.
         if second.view().traits.has(Traits::HAS_PRIVATE) {
             first.note_private();
         }
+        let [kept, gone] = closed;
         let write = self.seq_at(space, shown.view.range.start).write(pin);
-        self.join_regions(pin, space, &write, head, tail);
+        self.join_regions(pin, space, &write, kept.closed(), gone.closed());
+        gone.left();
         drop(write);
-        first.gate.open();
         head
     }
 
@@ -350,10 +304,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // A fault that saw the new start with the old offset would give its
         // page the linear index of another.
         let closes = grows && (R::KEEPS_RANGES || range.start != view.range.start);
-        if closes {
-            region.gate.close();
-            self.wait_out_region(pin, *space, handle.raw());
-        }
+        let closed = closes.then(|| self.close_region(pin, space, region));
         if grows {
             self.tell_resized(pin, handle, range, offset);
         }
@@ -375,9 +326,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !grows {
             self.tell_resized(pin, handle, range, offset);
         }
-        if closes {
-            region.gate.open();
-        }
+        drop(closed);
         let growth = range.pages().wrapping_sub(view.range.pages());
         self.counts_at(space, view.range.start)
             .count_pages(view.traits, growth);

@@ -54,18 +54,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let may_cut = self.check_limits(space, range.start, &Change::Word(range, &word))?;
         // The cuts stay: nothing can fail any more.
         let _ = self.isolate(pin, space, range, &may_cut)?;
-        self.close_gates(pin, space, range);
+        let closed = self.close_regions(pin, space, range);
         let mut gather = self.gather(pin, *space);
-        let _ = self.for_regions::<()>(space, range, |handle, view| {
-            let region = self.region(handle);
+        closed.for_each(|region, view| {
             region.set_word(prot, view.traits);
             if view.prot != prot {
                 self.protect_entries(pin, space, view.range, prot, &mut gather);
             }
-            Ok(())
         });
         drop(gather);
-        self.open_gates(space, range);
+        drop(closed);
         self.merge_range(pin, space, range);
         Ok(())
     }

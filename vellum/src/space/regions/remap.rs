@@ -8,12 +8,12 @@ use crate::frame::{NoPage, OutOfMemory};
 use crate::object::INDEX_END;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
+use crate::space::state::closed::{Closed, ClosedRegion};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, Traits};
 use crate::space::state::spaces::SpaceId;
-use crate::space::state::tree::RegionHandle;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::{Entry, Format, Gather, LockedTable, Span, Tables, Users};
@@ -217,7 +217,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         // Everything that can fail comes first (invariant 12). With the target
         // and the tail cut off, unmapping them cannot.
         let mut cuts = [Cuts::default(); 3];
-        let (handle, room) = match self.prepare(may_cut, &mut cuts) {
+        let (closed, room) = match self.prepare(may_cut, &mut cuts) {
             Ok(prepared) => prepared,
             Err(error) => {
                 for cuts in cuts {
@@ -230,12 +230,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         space.moving.store(1, Ordering::Relaxed);
         let delayed = vm.delay_flush(pin);
         let mut gather = vm.gather(pin, *space);
-        self.relocate(handle, room, &mut gather);
+        self.relocate(closed.closed(), room, &mut gather);
         Vm::<P, F, R>::note_unflushed(*space, self.kept, &mut gather);
         drop(gather);
         drop(delayed);
         space.moving.store(0, Ordering::Release);
-        vm.region(handle).gate.open();
+        drop(closed);
         let tail = PageRange {
             start: self.kept.end,
             end: self.range.end,
@@ -250,8 +250,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
 
     /// Does all of the move that can fail: makes whole regions of the ranges,
     /// the tables that moved entries need, and what reverse mapping needs.
-    /// Returns the region to be moved, its gate closed, and room for it at its
-    /// new place.
+    /// Returns the region to be moved, and room for it at its new place.
     ///
     /// # Errors
     /// [`NoPage`]; nothing has changed but what `cuts` names.
@@ -259,7 +258,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         &self,
         may_cut: &MayCut,
         cuts: &mut [Cuts; 3],
-    ) -> Result<(RegionHandle<R>, Room<'_>), NoPage> {
+    ) -> Result<(ClosedRegion<'_, R>, Room<'_>), NoPage> {
         let (vm, pin, space) = (self.vm, self.pin, self.space);
         for (cuts, part) in cuts.iter_mut().zip([self.to, self.range, self.kept]) {
             *cuts = vm.isolate(pin, space, part, may_cut)?;
@@ -268,21 +267,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         let handle = vm.region_from(space, self.kept.start);
         // Closed from here on: a fault could make a table for an entry whose
         // target has none.
-        vm.close_gates(pin, space, self.kept);
-        let view = vm.region(handle).view();
+        let closed = vm.close_region(pin, space, vm.region(handle));
         let prepared = vm
             .demote_range(pin, *space, vm.region(handle), self.kept)
             .and_then(|()| self.make_target_tables())
             .map_err(NoPage::from)
-            .and_then(|()| vm.prepare_to_move(pin, space, handle, &view));
+            .and_then(|()| vm.prepare_to_move(pin, space, closed.closed()));
         if let Err(error) = prepared {
             let mut gather = vm.gather(pin, *space);
             self.release_target_tables(&mut gather);
             drop(gather);
-            vm.region(handle).gate.open();
             return Err(error);
         }
-        Ok((handle, room))
+        Ok((closed, room))
     }
 
     /// Where a page that moves goes.
@@ -357,18 +354,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         self.vm.count_tables(self.pin, *self.space, 0, freed);
     }
 
-    /// Moves the closed region and its entries.
-    fn relocate(&self, handle: RegionHandle<R>, room: Room<'_>, gather: &mut Gather<'_, P>) {
+    /// Moves the region and its entries.
+    fn relocate(&self, region: Closed<'_, R>, room: Room<'_>, gather: &mut Gather<'_, P>) {
         let (vm, pin, space, to) = (self.vm, self.pin, self.space, self.to);
-        let region = vm.region(handle);
-        let view = region.view();
+        let (handle, view) = (region.handle(), region.view());
         debug_assert_eq!(view.range, self.kept);
         if to.pages() > self.kept.pages() {
             let grown = PageRange::new(self.kept.start, to.pages());
             vm.tell_resized(pin, handle, grown, view.offset);
         }
         let apply = || {
-            self.entries(region, gather);
+            self.entries(&region, gather);
             let write = space.seq.write(pin);
             let tree = vm.tree(*space);
             tree.remove(pin, self.kept.start.0);

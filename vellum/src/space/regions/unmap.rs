@@ -5,13 +5,14 @@ use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::leaves::zap::Zap;
+use crate::space::locks::closed::ClosedRegions;
 use crate::space::locks::lock::{Beside, Goal};
+use crate::space::state::closed::Closing;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
-use crate::space::state::tree::RegionHandle;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::{Format, Users};
@@ -22,11 +23,11 @@ use crate::tree::Spot;
 pub(in crate::space) struct DeadObjects(u32);
 
 /// How far an unmapping has come.
-enum Begun<R: ReverseMap> {
+enum Begun<'a, R: ReverseMap> {
     /// It is done.
     AndEnded,
-    /// The region's gate is closed. Its space does not end before the unmapping has.
-    Of(RegionHandle<R>),
+    /// The region closes. Its space does not end before the unmapping has.
+    Of(Closing<'a, R>),
     /// It has to be done with nobody else at work in the space.
     NotYet,
 }
@@ -61,30 +62,30 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
         // Mostly the range is that of one region: then nothing is cut, and
         // nothing else has to be looked for.
         let Some(region) = spot.exactly_to(range.end.0) else {
-            self.prepare()?;
-            link(&self.closed(dead));
+            link(&self.unlink(self.prepare()?, dead));
             return Ok(());
         };
-        region.gate.close();
-        vm.wait_out_region(pin, *space, region.handle().raw());
+        let closed = vm.close_region(pin, space, region);
         // Nobody fills an entry of the region any more. If none is filled, there is
         // nothing to clear, to flush or to free.
         if vm.has_something_to_clear(pin, *space, range) {
-            link(&self.closed(dead));
+            let closed = ClosedRegions::only(vm, space, closed);
+            link(&self.unlink(closed, dead));
             return Ok(());
         }
         let write = vm.seq_at(space, range.start).write(pin);
         spot.remove(pin);
-        if let Some(object) = vm.retire_region(pin, space, region.handle()) {
+        if let Some(object) = vm.retire_region(pin, space, closed.closed()) {
             vm.defer_destroy(dead, object);
         }
+        closed.left();
         link(&write);
         Ok(())
     }
 
     /// Makes whole regions of the range, and closes them.
     #[inline(never)]
-    fn prepare(&self) -> Result<(), MapError> {
+    fn prepare(&self) -> Result<ClosedRegions<'a, P, F, R>, MapError> {
         let Unmapping {
             vm,
             pin,
@@ -102,49 +103,37 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
         };
         // The cuts stay: nothing can fail any more.
         let _ = vm.isolate(pin, space, range, may_cut)?;
-        vm.close_gates(pin, space, range);
-        Ok(())
+        Ok(vm.close_regions(pin, space, range))
     }
 
-    /// [`Unmapping::run`] for a range of whole regions, all closed. Faults meet the hole only
-    /// when what is returned ends.
+    /// [`Unmapping::run`] for whole regions. Faults meet the hole only when what is returned ends.
     #[inline(never)]
-    fn closed(&self, dead: &mut DeadObjects) -> SeqWrite<'a> {
-        let Unmapping {
-            vm,
-            pin,
-            space,
-            range,
-            ..
-        } = *self;
+    fn unlink(&self, regions: ClosedRegions<'a, P, F, R>, dead: &mut DeadObjects) -> SeqWrite<'a> {
+        let Unmapping { vm, pin, space, .. } = *self;
         let delayed = vm.delay_flush(pin);
         let mut gather = vm.gather(pin, *space);
-        let _ = vm.for_regions::<()>(space, range, |handle, view| {
+        regions.for_each(|region, view| {
             let zap = Zap {
                 vm,
                 pin,
                 space: *space,
-                region: vm.region(handle),
+                region: &region,
                 users: Users::Hardware,
             };
             zap.range(view.range, &mut gather);
-            Ok(())
         });
         // Flushed before anybody can fault in what comes next.
         drop(gather);
         drop(delayed);
-        let write = vm.seq_at(space, range.start).write(pin);
-        let mut next = range.start;
-        while next < range.end
-            && let Some(found) = vm.found_from(space, next)
-            && found.start < range.end.0
-        {
-            next = Vpn(found.end);
-            let handle = found.item.handle();
-            if let Some(object) = vm.unlink_region(pin, space, &write, handle) {
+        let mut next = regions.range().start;
+        let write = vm.seq_at(space, next).write(pin);
+        while let Some((region, end)) = regions.first_after(next) {
+            next = end;
+            if let Some(object) = vm.unlink_region(pin, space, &write, region) {
                 vm.defer_destroy(dead, object);
             }
         }
+        regions.left();
         write
     }
 }
@@ -212,7 +201,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Begins to unmap a region of a space that several CPUs use: what takes long goes on without
     /// the lock, so that others can map and unmap elsewhere.
     #[inline(never)]
-    fn begin_unmapping(&self, space: LockedSpace<'_, R>, range: PageRange) -> Begun<R> {
+    fn begin_unmapping(&self, space: LockedSpace<'_, R>, range: PageRange) -> Begun<'_, R> {
         let spot = self.tree(*space).spot(range.start.0);
         if spot.is_free_to(range.end.0) {
             return Begun::AndEnded;
@@ -221,9 +210,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // A closed gate is that of a region that somebody else is unmapping.
         match region.filter(|region| region.gate.is_open()) {
             Some(region) if !space.unmappings.is_awaited() => {
-                region.gate.close();
+                let closing = Closing::new(self.region(region.handle()));
                 space.unmappings.begin();
-                Begun::Of(region.handle())
+                Begun::Of(closing)
             }
             _ => Begun::NotYet,
         }
@@ -236,17 +225,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The rest of it, without the lock until the region leaves the tree.
-    fn unmap_unlocked(&self, space: Live<'_, R>, handle: RegionHandle<R>, dead: &mut DeadObjects) {
+    fn unmap_unlocked(&self, space: Live<'_, R>, closing: Closing<'_, R>, dead: &mut DeadObjects) {
         let pin = self.pin();
-        self.wait_out_region(&pin, space, handle.raw());
-        let region = self.region(handle);
+        let closed = self.wait_out_region(&pin, space, closing);
+        let region = closed.closed();
         let range = region.range();
         if self.has_something_to_clear(&pin, space, range) {
             let zap = Zap {
                 vm: self,
                 pin: &pin,
                 space,
-                region,
+                region: &region,
                 users: Users::Hardware,
             };
             let delayed = self.delay_flush(&pin);
@@ -257,12 +246,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // Not under a pin of the caller's: it was asked when this began.
         let _ = self.with_space_locked(space, Beside::Unmappings, |pin, space| {
             let write = space.seq.write(pin);
-            if let Some(object) = self.unlink_region(pin, space, &write, handle) {
+            if let Some(object) = self.unlink_region(pin, space, &write, region) {
                 self.defer_destroy(dead, object);
             }
             drop(write);
             (space.unmappings).end(&self.waits, self.memory.platform(), pin);
         });
+        closed.left();
     }
 
     /// [`Space::unmap`](crate::space::Space::unmap) in a locked space.

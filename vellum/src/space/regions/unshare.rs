@@ -5,17 +5,17 @@ use crate::frame::{Kind, NoPage, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::state::closed::Closed;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::RegionView;
-use crate::space::state::tree::RegionHandle;
 use crate::space::steps::entry::Replaced;
 use crate::sync::Pin;
 use crate::table::{Format, Span};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Does what the reverse-mapping design needs before the pages of a region, whose gate is
-    /// closed, move within the space.
+    /// Does what the reverse-mapping design needs before the pages of a region move within the
+    /// space.
     ///
     /// # Errors
     /// [`NoPage`]; the space shows the same memory as before.
@@ -23,11 +23,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
-        handle: RegionHandle<R>,
-        view: &RegionView,
+        region: Closed<'_, R>,
     ) -> Result<(), NoPage> {
+        let view = region.view();
         if R::COPIES_TO_MOVE {
-            self.unshare(pin, space, handle, view)?;
+            self.unshare(pin, space, region, &view)?;
         }
         if R::PREPARES_TO_MOVE {
             let tables = self.tables(pin, *space);
@@ -40,8 +40,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Gives the space its own copy of every private page in a region that others map too. The
-    /// region's gate is closed, so that no page becomes shared again.
+    /// Gives the space its own copy of every private page in a region that others map too. No page
+    /// becomes shared again: the region is closed.
     ///
     /// # Errors
     /// [`NoPage`]; the space shows the same memory as before.
@@ -49,11 +49,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
-        handle: RegionHandle<R>,
+        region: Closed<'_, R>,
         view: &RegionView,
     ) -> Result<(), NoPage> {
-        let region = self.region(handle).region_ref_with(space.handle(), view);
-        self.rmap.prepare_private(&self.env(pin), self, region)?;
+        let shown = region.region_ref_with(space.handle(), view);
+        self.rmap.prepare_private(&self.env(pin), self, shown)?;
         let tables = self.tables(pin, *space);
         let mut spans = tables.spans(view.range);
         while let Some(span) = spans.next() {
@@ -61,7 +61,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 continue;
             };
             drop(span);
-            self.unshare_page(pin, space, handle, page)?;
+            self.unshare_page(pin, space, region, page)?;
             spans.rewind(page.offset(1));
         }
         Ok(())
@@ -86,14 +86,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
-        handle: RegionHandle<R>,
+        region: Closed<'_, R>,
         page: Vpn,
     ) -> Result<(), NoPage> {
         let request = Request::page(Site::CopyOnWrite);
         let new = self.memory.alloc_page(pin, request, space.group())?;
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
-        let place = self.region(handle).place(*space);
+        let place = region.place(*space);
         if let Err(error) = self.rmap.prepare(&env, &mut ctx, place, 1) {
             self.rmap.finish(&env, ctx);
             self.memory.put(pin, new);

@@ -3,6 +3,7 @@
 //! Whoever changes the tree shows a [`SeqWrite`]: faults that look while it
 //! lives start over, so a change of several steps is seen whole or not at all.
 
+use super::closed::Closed;
 use super::locked::LockedSpace;
 use super::manager::Vm;
 use super::region::{Region, RegionView, Tagged, Traits};
@@ -201,17 +202,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region.gate.open();
     }
 
-    /// Leaves a closed region the pages of `kept`, its first, and makes `tail`
+    /// Leaves a region the pages of `kept`, its first, and makes `tail`
     /// a region of the `rest`, which it opens.
     pub(in crate::space) fn split_region(
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
-        (head, kept): (RegionHandle<R>, PageRange),
+        (first, kept): (Closed<'_, R>, PageRange),
         (Spare { handle: tail, room }, rest): (Spare<'_, R>, &RegionView),
     ) {
-        let (first, second) = (self.region(head), self.region(tail));
+        let (head, second) = (first.handle(), self.region(tail));
         let offset = first.view().offset;
         let apply = || {
             second.set(space.handle(), rest, first.tag());
@@ -233,17 +234,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         second.gate.open();
     }
 
-    /// Gives the pages of `tail` to `head`, which lies before it, and ends it.
-    /// Both are closed. The object, if there is one, keeps a user.
+    /// Gives the pages of `second` to `first`, which lies before it, and ends it.
+    /// The object, if there is one, keeps a user.
     pub(in crate::space) fn join_regions(
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
-        head: RegionHandle<R>,
-        tail: RegionHandle<R>,
+        first: Closed<'_, R>,
+        second: Closed<'_, R>,
     ) {
-        let (first, second) = (self.region(head), self.region(tail));
+        let (head, tail) = (first.handle(), second.handle());
         let (kept, object) = (first.view(), second.view().object);
         let both = PageRange {
             start: kept.range.start,
@@ -283,18 +284,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.regions.retire(pin, handle);
     }
 
-    /// Takes a closed region out of its trees. It maps nothing any more.
+    /// Takes a region out of its trees. It maps nothing any more.
     /// Returns its object if that lost its last user.
     pub(in crate::space) fn unlink_region(
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
-        handle: RegionHandle<R>,
+        region: Closed<'_, R>,
     ) -> Option<u32> {
-        let start = self.region(handle).range().start;
+        let start = region.range().start;
         self.tree_at(space, start).remove(pin, start.0);
-        self.retire_region(pin, space, handle)
+        self.retire_region(pin, space, region)
     }
 
     /// The rest of [`Vm::unlink_region`], for a region that is in no tree of
@@ -303,10 +304,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
-        handle: RegionHandle<R>,
+        region: Closed<'_, R>,
     ) -> Option<u32> {
-        let region = self.region(handle);
-        let view = region.view();
+        let (handle, view) = (region.handle(), region.view());
         let counts = self.counts_at(space, view.range.start);
         counts.regions.sub(1);
         counts.count_pages(view.traits, view.range.pages().wrapping_neg());

@@ -73,6 +73,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         while report.scanned < ranges && report.next < F::USER_END {
             let made = self.with_locked(id, |pin, space| {
+                let space = *space;
                 let handle = self.region_from(space, report.next);
                 if handle.is_none() {
                     report.next = F::USER_END;

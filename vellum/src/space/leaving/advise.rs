@@ -59,7 +59,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.with_range_locked(id, goal, Beside::Nobody, |pin, space, _| advise(pin, space))?;
         let is_covered = match here {
             Some(is_covered) => is_covered,
-            None => self.with_locked(id, advise)?,
+            None => self.with_locked(id, |pin, space| advise(pin, *space))?,
         };
         self.memory.heed_crowd();
         if advice == Advice::PageOut && self.swap().is_some() {

@@ -158,8 +158,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             end: F::USER_END,
         };
         let found = self.with_locked(id, |pin, space| {
-            let tables = self.tables(pin, *space);
-            let found = self.for_regions(space, rest, |_, view| {
+            let tables = self.tables(pin, **space);
+            let found = self.for_regions(*space, rest, |_, view| {
                 for span in tables.spans(view.range.intersection(rest)) {
                     let indices = span.first..span.first + span.count;
                     let is_lowest = span.table.level() == 1;

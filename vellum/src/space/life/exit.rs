@@ -7,7 +7,7 @@ use crate::space::locks::closed::ClosedRegions;
 use crate::space::locks::lock::Beside;
 use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::error::MapError;
-use crate::space::state::locked::LockedSpace;
+use crate::space::state::locked::WholeSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::sync::{CpuRoom, Pin};
@@ -60,12 +60,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn tear_down(
         &self,
         pin: &Pin<'_>,
-        space: LockedSpace<'_, R>,
+        space: WholeSpace<'_, R>,
         dead: &mut DeadObjects,
     ) {
         let mut room = CpuRoom::new();
-        let target = self.flush_target(*space, &mut room);
-        let closed = self.close_regions(pin, space, Self::all_pages());
+        let target = self.flush_target(**space, &mut room);
+        let closed = self.close_regions(pin, *space, Self::all_pages());
         if !target.cpus.is_empty() {
             let request = Flush {
                 space: target.tag,
@@ -83,7 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let zap = Zap {
                 vm: self,
                 pin,
-                space: *space,
+                space: **space,
                 region: &region,
                 users: Users::None,
             };
@@ -91,9 +91,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         });
         if space.keeps_tables() {
             let before = gather.tables_freed();
-            self.tables(pin, *space).unlink_kept(&mut gather);
+            self.tables(pin, **space).unlink_kept(&mut gather);
             let freed = gather.tables_freed() - before;
-            self.count_tables(pin, *space, 0, freed);
+            self.count_tables(pin, **space, 0, freed);
         }
         drop(gather);
         self.retire_regions(pin, space, closed, dead);
@@ -104,18 +104,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn retire_regions(
         &self,
         pin: &Pin<'_>,
-        space: LockedSpace<'_, R>,
+        space: WholeSpace<'_, R>,
         closed: ClosedRegions<'_, P, F, R>,
         dead: &mut DeadObjects,
     ) {
         let write = space.seq.write(pin);
         closed.for_each(|region, _| {
-            if let Some(object) = self.retire_region(pin, space, region) {
+            if let Some(object) = self.retire_region(pin, *space, region) {
                 self.defer_destroy(dead, object);
             }
         });
         closed.left();
-        self.tree(*space).clear(pin);
+        self.tree(**space).clear(pin);
         drop(write);
         if space.is_divided() {
             self.end_tracts(pin, space);

@@ -16,7 +16,7 @@ use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::account::Resident;
 use crate::space::state::closed::Closed;
 use crate::space::state::error::MapError;
-use crate::space::state::locked::{HoldsSpace, LockedSpace};
+use crate::space::state::locked::{HoldsSpace, LockedSpace, WholeSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
@@ -89,7 +89,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut dead = DeadObjects::default();
         let result = self.with_locked(id, |pin, parent| {
             self.events(pin).forks.bump();
-            Ok(self.fork_locked(pin, parent, &mut dead)?)
+            Ok(self.fork_locked(pin, *parent, &mut dead)?)
         });
         self.after_removal(dead);
         result
@@ -129,7 +129,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 child,
             };
             fork.copy_regions()
-                .inspect_err(|_| self.tear_down(pin, child, dead))
+                .inspect_err(|_| self.tear_down(pin, WholeSpace::with_all_locks(child), dead))
         });
         drop(closed);
         if let Err(error) = copied {

@@ -1,9 +1,9 @@
 //! Closing the gates of regions: what makes the proofs of `state/closed.rs`.
 
+use super::lookup::region_key;
 use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::locks::lookup::region_key;
 use crate::space::state::closed::{Closed, ClosedRegion, Closing};
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;

@@ -6,7 +6,7 @@ use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::MapError;
-use crate::space::state::locked::{HoldsSpace, LockedSpace};
+use crate::space::state::locked::{HoldsSpace, LockedSpace, WholeSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::space::state::tract::Tract;
@@ -202,7 +202,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &'a self,
         space: Live<'a, R>,
         whom: Beside,
-        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> T,
+        work: impl FnOnce(&Pin<'a>, WholeSpace<'_, R>) -> T,
     ) -> Result<T, MapError> {
         let (mut pin, taken) = self.memory.pin_and_try(&space.get().lock);
         if !taken || !whom.allows(space) || space.is_divided() {
@@ -214,7 +214,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             space,
             tract: None,
         };
-        Ok(work(&pin, guard.locked()))
+        Ok(work(&pin, WholeSpace::with_all_locks(guard.locked())))
     }
 
     /// Does `work` with what guards a page of a space locked, pinned, if nobody has that locked
@@ -268,13 +268,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(pin)
     }
 
-    /// Does `work` with the space of this name locked, pinned: all of it, but it may be in
-    /// tracts, whose boundaries no region crosses.
+    /// Does `work` with the space of this name locked, pinned. It may be in tracts, whose
+    /// boundaries no region crosses.
     #[inline]
     pub(in crate::space) fn with_locked<'a, T>(
         &'a self,
         id: SpaceId,
-        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> Result<T, MapError>,
+        work: impl FnOnce(&Pin<'a>, WholeSpace<'_, R>) -> Result<T, MapError>,
     ) -> Result<T, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         self.with_space_locked(space, Beside::Nobody, |pin, space| {

@@ -32,8 +32,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         change: impl Fn(&Pin<'_>, LockedSpace<'_, R>) -> Result<(), MapError>,
     ) -> Result<(), MapError> {
         self.with_room(|| {
-            self.with_undivided(id, |pin, space| match self.is_covered(space, range) {
-                true => change(pin, space),
+            self.with_undivided(id, |pin, space| match self.is_covered(*space, range) {
+                true => change(pin, *space),
                 false => Err(MapError::NotMapped),
             })
         })

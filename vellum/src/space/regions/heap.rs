@@ -7,7 +7,7 @@ use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::{FaultError, MapError};
-use crate::space::state::locked::{HoldsSpace, LockedSpace};
+use crate::space::state::locked::{HoldsSpace, UndividedSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Traits;
 use crate::space::state::spaces::{Live, SpaceId};
@@ -51,7 +51,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return Err(MapError::BadRange);
             }
             if end > old {
-                if self.end_below_stack(space, end) < end {
+                if self.end_below_stack(*space, end) < end {
                     return Err(MapError::Occupied);
                 }
                 let request = MapRequest {
@@ -59,13 +59,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     ..MapRequest::anonymous(end.0 - old.0, Prot::READ_WRITE)
                 }
                 .at(Placement::FixedFree(old));
-                self.map_locked(pin, space, &request, (0, 0), &mut dead)?;
+                self.map_locked(pin, *space, &request, (0, 0), &mut dead)?;
             } else if end < old {
                 let range = PageRange {
                     start: end,
                     end: old,
                 };
-                self.unmap_locked(pin, space, range, &mut dead)?;
+                self.unmap_locked(pin, *space, range, &mut dead)?;
             }
             space.heap_end.store(end.0, Ordering::Relaxed);
             Ok(())
@@ -98,8 +98,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether a stack that begins at `page`, which is free, is `gap` pages away
     /// from what is mapped below. Another stack, and what nobody can access
     /// anyway, may be closer: programs put such a mapping there as a guard.
-    fn keeps_gap(&self, space: LockedSpace<'_, R>, page: Vpn, gap: u64) -> bool {
-        let Some(below) = self.tree(*space).last_at_most(page.0) else {
+    fn keeps_gap(&self, space: UndividedSpace<'_, R>, page: Vpn, gap: u64) -> bool {
+        let Some(below) = self.own_tree(space).last_at_most(page.0) else {
             return true;
         };
         let view = below.view();
@@ -117,10 +117,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn grow_to(
         &self,
         pin: &Pin<'_>,
-        space: LockedSpace<'_, R>,
+        space: UndividedSpace<'_, R>,
         page: Vpn,
     ) -> Result<(), FaultError> {
-        let handle = self.region_from(space, page);
+        let handle = self.region_from(*space, page);
         if handle.is_none() {
             return Err(FaultError::NoRegion);
         }
@@ -140,13 +140,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && range.pages() <= limits.stack_pages
             && self.keeps_gap(space, page, limits.stack_gap_pages)
             && self
-                .check_limits(space, page, &Change::Growth(view.traits, growth))
+                .check_limits(*space, page, &Change::Growth(view.traits, growth))
                 .is_ok();
         if !allowed {
             return Err(FaultError::NoRegion);
         }
         let write = space.seq.write(pin);
-        self.resize_region(pin, space, &write, handle, range);
+        self.resize_region(pin, *space, &write, handle, range);
         Ok(())
     }
 }

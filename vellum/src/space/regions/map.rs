@@ -175,7 +175,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Ok(Some(mapped)) => Ok(mapped),
             // In place of something that others may be unmapping, or not in one tract.
             Ok(None) => self.with_undivided(id, |pin, space| {
-                self.map_locked(pin, space, request, object, &mut dead)
+                self.map_locked(pin, *space, request, object, &mut dead)
             }),
             Err(error) => Err(error),
         };

@@ -34,7 +34,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             })?;
             match here {
                 Some(()) => Ok(()),
-                None => self.with_undivided(id, protect),
+                None => self.with_undivided(id, |pin, space| protect(pin, *space)),
             }
         })
     }

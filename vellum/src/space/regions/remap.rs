@@ -17,7 +17,7 @@ use crate::space::state::spaces::SpaceId;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::table::{Entry, Format, Gather, LockedTable, Span, Tables, Users};
-use crate::tree::Room;
+use crate::tree::{RangeTree, Room};
 
 /// Where a mapping goes that is resized.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +44,8 @@ struct Remap<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     pin: &'a Pin<'a>,
     space: LockedSpace<'a, R>,
+    /// All regions of the space.
+    tree: RangeTree<'a, Region<R>>,
     range: PageRange,
     new_pages: u64,
 }
@@ -53,6 +55,8 @@ struct Move<'a, P: Platform, F: Format, R: ReverseMap> {
     vm: &'a Vm<P, F, R>,
     pin: &'a Pin<'a>,
     space: LockedSpace<'a, R>,
+    /// All regions of the space.
+    tree: RangeTree<'a, Region<R>>,
     range: PageRange,
     /// Where it goes: it may be longer there, or shorter.
     to: PageRange,
@@ -90,7 +94,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let remap = Remap {
                 vm: self,
                 pin,
-                space,
+                space: *space,
+                tree: self.own_tree(space),
                 range,
                 new_pages,
             };
@@ -109,6 +114,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             space,
             range,
             new_pages,
+            ..
         } = *self;
         let handle = vm.region_from(space, range.start);
         if handle.is_none() {
@@ -181,6 +187,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             space,
             range,
             new_pages,
+            ..
         } = *self;
         let to = Vm::<P, F, R>::checked_range(target, new_pages)?;
         if to.overlaps(range) {
@@ -199,6 +206,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             vm,
             pin,
             space,
+            tree: self.tree,
             range,
             to,
             kept,
@@ -263,7 +271,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         for (cuts, part) in cuts.iter_mut().zip([self.to, self.range, self.kept]) {
             *cuts = vm.isolate(pin, space, part, may_cut)?;
         }
-        let room = vm.tree(*space).make_room(pin, &vm.memory)?;
+        let room = self.tree.make_room(pin, &vm.memory)?;
         let handle = vm.region_from(space, self.kept.start);
         // Closed from here on: a fault could make a table for an entry whose
         // target has none.
@@ -366,10 +374,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         let apply = || {
             self.entries(&region, gather);
             let write = space.seq.write(pin);
-            let tree = vm.tree(*space);
-            tree.remove(pin, self.kept.start.0);
+            self.tree.remove(pin, self.kept.start.0);
             region.set_range(to, view.offset);
-            tree.insert(pin, room, handle, to.start.0, to.end.0);
+            self.tree.insert(pin, room, handle, to.start.0, to.end.0);
             drop(write);
         };
         if view.object == 0 {

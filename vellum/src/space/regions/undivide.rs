@@ -5,7 +5,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::space::state::error::MapError;
-use crate::space::state::locked::LockedSpace;
+use crate::space::state::locked::{UndividedSpace, WholeSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::sync::Pin;
@@ -13,45 +13,44 @@ use crate::sync::atomic::Ordering;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Makes one of the tracts of a space, whose locks are all the caller's.
+    /// Makes one of the tracts of a space.
     ///
     /// # Errors
     /// [`OutOfMemory`]; it stays divided.
-    pub(in crate::space) fn undivide(
+    pub(in crate::space) fn undivide<'l>(
         &self,
         pin: &Pin<'_>,
-        space: LockedSpace<'_, R>,
-    ) -> Result<(), OutOfMemory> {
-        if !space.is_divided() {
-            return Ok(());
+        space: WholeSpace<'l, R>,
+    ) -> Result<UndividedSpace<'l, R>, OutOfMemory> {
+        if let Some(undivided) = space.undivided() {
+            return Ok(undivided);
         }
         // Nobody looks at this tree as long as there are tracts.
-        let own = self.tree(*space);
+        let own = self.tree(**space);
         let mut copied = Ok(());
-        self.for_tracts(*space, |tract| {
+        self.for_tracts(**space, |tract| {
             if copied.is_ok() {
                 let from = self.tract_tree(tract);
                 copied = self.copy_tree(pin, from, own, tract.range());
             }
         });
-        if copied.is_err() {
-            own.clear(pin);
-            return copied;
-        }
-        self.end_tracts(pin, space);
-        Ok(())
+        copied.inspect_err(|_| own.clear(pin))?;
+        Ok(self.end_tracts(pin, space))
     }
 
-    /// Ends the tracts of a space, whose locks are all the caller's. Their regions are in the
-    /// space's own tree, or have ended.
-    pub(in crate::space) fn end_tracts(&self, pin: &Pin<'_>, space: LockedSpace<'_, R>) {
+    /// Ends the tracts of a space. Their regions are in the space's own tree, or have ended.
+    pub(in crate::space) fn end_tracts<'l>(
+        &self,
+        pin: &Pin<'_>,
+        space: WholeSpace<'l, R>,
+    ) -> UndividedSpace<'l, R> {
         let mut last = Handle::NONE;
-        self.for_tracts(*space, |tract| {
+        self.for_tracts(**space, |tract| {
             tract.set_below(last);
             last = tract.handle();
         });
         let write = space.seq.write(pin);
-        self.tracts(*space).clear(pin);
+        self.tracts(**space).clear(pin);
         drop(write);
         space.tract_count.store(0, Ordering::Relaxed);
         space.whole.store(0, Ordering::Relaxed);
@@ -64,8 +63,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             tract.end();
             self.unlock_tract(tract);
             self.tracts.items.retire(pin, tract.handle());
-            self.merge_at(pin, space, boundary);
+            self.merge_at(pin, *space, boundary);
         }
+        space.without_tracts()
     }
 
     /// The same without tracts.
@@ -73,11 +73,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn with_undivided<'a, T>(
         &'a self,
         id: SpaceId,
-        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> Result<T, MapError>,
+        work: impl FnOnce(&Pin<'a>, UndividedSpace<'_, R>) -> Result<T, MapError>,
     ) -> Result<T, MapError> {
-        self.with_locked(id, |pin, space| {
-            self.undivide(pin, space)?;
-            work(pin, space)
-        })
+        self.with_locked(id, |pin, space| work(pin, self.undivide(pin, space)?))
     }
 }

@@ -181,13 +181,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Ok(())
             }
             Some(Begun::NotYet) | None => self.with_locked(id, |pin, space| {
-                let cuts = |edge| !self.region_cut_by(space, edge).is_none();
+                let cuts = |edge| !self.region_cut_by(*space, edge).is_none();
                 if let Err(error) = self.undivide(pin, space)
                     && (cuts(range.start) || cuts(range.end))
                 {
                     return Err(error.into());
                 }
-                self.unmap_locked(pin, space, range, dead)
+                self.unmap_locked(pin, *space, range, dead)
             }),
         }
     }
@@ -246,7 +246,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // Not under a pin of the caller's: it was asked when this began.
         let _ = self.with_space_locked(space, Beside::Unmappings, |pin, space| {
             let write = space.seq.write(pin);
-            if let Some(object) = self.unlink_region(pin, space, &write, region) {
+            if let Some(object) = self.unlink_region(pin, *space, &write, region) {
                 self.defer_destroy(dead, object);
             }
             drop(write);

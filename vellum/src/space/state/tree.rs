@@ -4,7 +4,7 @@
 //! lives start over, so a change of several steps is seen whole or not at all.
 
 use super::closed::Closed;
-use super::locked::LockedSpace;
+use super::locked::{LockedSpace, UndividedSpace};
 use super::manager::Vm;
 use super::region::{Region, RegionView, Tagged, Traits};
 use super::spaces::Live;
@@ -65,6 +65,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // SAFETY: the roots of all spaces of a manager are changed by nothing
         // but trees made here, and `make_space` empties them.
         unsafe { RangeTree::new(&self.region_nodes, &self.regions, &space.get().tree) }
+    }
+
+    /// The tree of a space that is in no tracts: all its regions.
+    pub(in crate::space) fn own_tree<'a>(
+        &'a self,
+        space: UndividedSpace<'a, R>,
+    ) -> RangeTree<'a, Region<R>> {
+        self.tree(**space)
     }
 
     /// The first region that ends after `page`, with its range.

@@ -148,21 +148,52 @@ fn space_has_no_other_rooms() {
     assert_eq!(rooms, expected);
 }
 
-/// A [`LockedSpace`](crate::space::state::locked::LockedSpace) is worth what those are who can make one.
-#[test]
-fn spaces_are_held_by_their_guard_and_where_nobody_can_be_at_work() {
+/// The files of rooms in which a text stands, as often as it does.
+fn places_of(text: &str) -> Vec<std::string::String> {
     let space = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/space");
-    let mut holders = Vec::new();
+    let mut places = Vec::new();
     for room in ROOMS {
         for entry in fs::read_dir(space.join(room)).expect("a room") {
             let file = entry.expect("an entry").path();
-            let text = fs::read_to_string(&file).expect("text");
-            let count = text.matches("HoldsSpace<'a, R> for ").count();
+            let count = fs::read_to_string(&file)
+                .expect("text")
+                .matches(text)
+                .count();
             let name = file.file_name().expect("a name").to_string_lossy();
-            holders.extend((0..count).map(|_| std::format!("{room}/{name}")));
+            places.extend((0..count).map(|_| std::format!("{room}/{name}")));
         }
     }
-    holders.sort_unstable();
-    let expected = ["life/create.rs", "life/inspect.rs", "locks/lock.rs"];
-    assert_eq!(holders, expected);
+    places.sort_unstable();
+    places
+}
+
+/// A [`LockedSpace`](crate::space::state::locked::LockedSpace) is worth what those are who can make one.
+#[test]
+fn spaces_are_held_by_their_guard_and_where_nobody_can_be_at_work() {
+    let holders = places_of("HoldsSpace<'a, R> for ");
+    assert_eq!(
+        holders,
+        ["life/create.rs", "life/inspect.rs", "locks/lock.rs"]
+    );
+    let whole = places_of("WholeSpace::with_all_locks(");
+    assert_eq!(whole, ["life/fork.rs", "locks/lock.rs"]);
+}
+
+/// So is a [`Closed`](crate::space::state::closed::Closed).
+#[test]
+fn regions_are_closed_in_one_place() {
+    for maker in ["ClosedRegion::waited_for(", "Closed::one_of("] {
+        let makers = places_of(maker);
+        assert!(
+            makers.iter().all(|place| place == "locks/closed.rs"),
+            "{makers:?}"
+        );
+        assert!(!makers.is_empty(), "{maker}");
+    }
+    let gates = [places_of("gate.close()"), places_of("gate.open()")].concat();
+    let made = ["locks/closed.rs", "state/closed.rs", "state/tree.rs"];
+    assert!(
+        gates.iter().all(|place| made.contains(&place.as_str())),
+        "{gates:?}"
+    );
 }

@@ -104,6 +104,7 @@ fn header_of(c: &Path) -> Result<String, String> {
         "platform",
         "manager",
         "spaces",
+        "access",
         "regions",
         "objects",
         "superpages",

@@ -53,6 +53,17 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_EXECUTE 2
 
 /*
+ Whether the rights of regions count.
+ */
+#define VELLUM_CHECKED 0
+
+/*
+ They do not: for debuggers. All that is mapped can be read, and private memory written, whose
+ pages are copied where others see them.
+ */
+#define VELLUM_FORCED 1
+
+/*
  The right to load.
  */
 #define VELLUM_PROT_READ 1
@@ -981,6 +992,54 @@ enum vellum_status vellum_translate(struct vellum *vm,
                                     struct vellum_space space,
                                     uint64_t address,
                                     struct vellum_translation *translation);
+
+/*
+ Copies memory of a program to a buffer that nobody else uses meanwhile, and that is no memory
+ of a program. Pages are faulted in. `rights` is VELLUM_CHECKED or VELLUM_FORCED. `done`, which may
+ be null, gets how many bytes were copied: fewer than `bytes` if a page could not be read.
+ */
+enum vellum_status vellum_memory_read(struct vellum *vm,
+                                      struct vellum_space space,
+                                      uint64_t address,
+                                      void *buffer,
+                                      size_t bytes,
+                                      uint32_t rights,
+                                      size_t *done);
+
+/*
+ Copies a buffer that nobody stores to meanwhile to memory of a program, as its own stores
+ would. `rights` is VELLUM_CHECKED or VELLUM_FORCED. `done`, which may be null, gets how many bytes
+ were copied.
+ */
+enum vellum_status vellum_memory_write(struct vellum *vm,
+                                       struct vellum_space space,
+                                       uint64_t address,
+                                       const void *buffer,
+                                       size_t bytes,
+                                       uint32_t rights,
+                                       size_t *done);
+
+/*
+ Copies a string of a program that ends with a zero byte. `length`, which may be null, gets
+ its length without that byte, or `bytes` if the buffer has no room for all of it.
+ */
+enum vellum_status vellum_memory_read_string(struct vellum *vm,
+                                             struct vellum_space space,
+                                             uint64_t address,
+                                             void *buffer,
+                                             size_t bytes,
+                                             size_t *length);
+
+/*
+ Puts `desired` in the place of a 4-byte word of a program if it is `*expected`, in one atomic
+ step; otherwise `*expected` gets what it is, and the answer is VELLUM_STATUS_OK as well: what
+ futexes are made of. VELLUM_STATUS_ARGUMENT if the address is no multiple of 4.
+ */
+enum vellum_status vellum_memory_compare_exchange(struct vellum *vm,
+                                                  struct vellum_space space,
+                                                  uint64_t address,
+                                                  uint32_t *expected,
+                                                  uint32_t desired);
 
 /*
  Maps memory; `address` gets where.

@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod access;
 mod frames;
 mod groups;
 mod heap;

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn vellum_object_release(vm: *mut Manager, object: Object)
 ///
 /// # Safety
 /// As for all calls from C.
-unsafe fn counted<T>(
+pub(crate) unsafe fn counted<T>(
     vm: *mut Manager,
     place: *mut T,
     call: impl FnOnce(&Manager) -> Result<T, Status>,
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn vellum_object_resize(
 }
 
 /// Bytes from C, in one piece: nobody has more, and none if there is no place for them.
-fn checked(buffer: *const c_void, bytes: usize) -> Result<*const u8, Status> {
+pub(crate) fn checked(buffer: *const c_void, bytes: usize) -> Result<*const u8, Status> {
     let fits = bytes <= isize::MAX as usize;
     (!buffer.is_null() && fits)
         .then_some(buffer.cast())

@@ -255,6 +255,44 @@ static void the_heap_is_large_enough(void)
            tried);
 }
 
+/* `place` is memory of 16 pages that may be read only. */
+static void copies(struct vellum *vm, struct vellum_space space, uint64_t place,
+                   struct vellum_space none)
+{
+    char text[8] = "abcdefg";
+    size_t done = 0;
+    uint32_t word = 7;
+
+    ANSWERS(ARGUMENT, vellum_memory_read(vm, space, place, NULL, 8, VELLUM_CHECKED, NULL));
+    ANSWERS(ARGUMENT, vellum_memory_read(vm, space, place, text, 8, 2, NULL));
+    ANSWERS(NO_SPACE, vellum_memory_read(vm, none, place, text, 8, VELLUM_CHECKED, NULL));
+    ANSWERS(NO_REGION, vellum_memory_read(vm, space, 0, text, 8, VELLUM_CHECKED, NULL));
+    ANSWERS(PROTECTION, vellum_memory_write(vm, space, place, text, 8, VELLUM_CHECKED, NULL));
+    ANSWERS(OK, vellum_memory_write(vm, space, place + 4, text, 8, VELLUM_FORCED, &done));
+    EXPECT(done == 8);
+    memset(text, 1, sizeof text);
+    ANSWERS(OK, vellum_memory_read(vm, space, place + 4, text, 8, VELLUM_FORCED, NULL));
+    EXPECT(memcmp(text, "abcdefg", 8) == 0);
+    ANSWERS(OK, vellum_memory_read(vm, space, place + 16 * PAGE - 3, text, 8, VELLUM_CHECKED, &done));
+    EXPECT(done == 3 && text[0] == 0 && text[2] == 0 && text[3] == 'd');
+    ANSWERS(OK, vellum_memory_read_string(vm, space, place + 6, text, 8, &done));
+    EXPECT(done == 5 && memcmp(text, "cdefg", 5) == 0);
+    ANSWERS(OK, vellum_memory_read_string(vm, space, place + 6, text, 2, &done));
+    EXPECT(done == 2);
+    ANSWERS(NO_REGION, vellum_memory_read_string(vm, space, 0, text, 2, &done));
+
+    ANSWERS(ARGUMENT, vellum_memory_compare_exchange(vm, space, place, NULL, 1));
+    ANSWERS(ARGUMENT, vellum_memory_compare_exchange(vm, space, place + 2, &word, 1));
+    ANSWERS(PROTECTION, vellum_memory_compare_exchange(vm, space, place, &word, 1));
+    ANSWERS(OK, vellum_protect(vm, space, place, PAGE, VELLUM_PROT_READ | VELLUM_PROT_WRITE));
+    ANSWERS(OK, vellum_memory_compare_exchange(vm, space, place, &word, 1));
+    EXPECT(word == 0);
+    ANSWERS(OK, vellum_memory_compare_exchange(vm, space, place, &word, 9));
+    ANSWERS(OK, vellum_memory_compare_exchange(vm, space, place, &word, 9));
+    EXPECT(word == 9);
+    ANSWERS(OK, vellum_protect(vm, space, place, PAGE, VELLUM_PROT_READ));
+}
+
 static void arguments_that_are_none(void)
 {
     struct vellum *vm;
@@ -357,6 +395,7 @@ static void arguments_that_are_none(void)
     ANSWERS(OK, vellum_translate(vm, space, place, &translation));
     EXPECT(translation.prot == VELLUM_PROT_READ);
     ANSWERS(ARGUMENT, vellum_translate(vm, space, place, NULL));
+    copies(vm, space, place, none);
     ANSWERS(NO_REGION, vellum_region_at(vm, space, UINT64_MAX, &region));
     ANSWERS(OK, vellum_region_at(vm, space, place + 1, &region));
     EXPECT(region.start == place && region.bytes == 16 * PAGE && region.object.bits == 0);

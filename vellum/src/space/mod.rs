@@ -42,6 +42,7 @@ pub use leaves::collapse::Collapse;
 pub use leaving::advise::Advice;
 pub use leaving::scan::ScanReport;
 pub use life::group::{GroupError, GroupStats};
+pub use path::access::UpdateError;
 pub use regions::map::{MapRequest, Placement, Source};
 pub use regions::maps::MapEntry;
 pub use regions::remap::{RemapPlacement, Remapped};

@@ -14,6 +14,7 @@ macro_rules! with_each_design {
     )*};
 }
 
+mod access;
 mod collapse;
 mod contiguous;
 mod files;

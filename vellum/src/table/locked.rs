@@ -360,6 +360,23 @@ impl<'a, F: Format> LockedTable<'a, F> {
         (old, new)
     }
 
+    /// Sets the marks of a live leaf that hardware sets for an access: of one entry alone, also of
+    /// a contiguous run, and only if they are missing.
+    pub(crate) fn mark_used(&self, index: usize, writes: bool) {
+        let marks = F::marks(self.load(index));
+        if marks.accessed && (marks.dirty || !writes) {
+            return;
+        }
+        self.update_any(index, Users::Hardware, |entry| {
+            let dirty = F::marks(entry).dirty || writes;
+            let marks = Marks {
+                accessed: true,
+                dirty,
+            };
+            F::with_marks(entry, marks)
+        });
+    }
+
     /// Clears the accessed mark of a live leaf, which is none of a contiguous run; returns whether
     /// it was set.
     pub(crate) fn take_accessed(&self, index: usize) -> bool {

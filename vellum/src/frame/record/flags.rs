@@ -209,7 +209,7 @@ impl<R> Deref for View<'_, R> {
 impl<R: Role> View<'_, R> {
     /// Whether all of `flags` are set.
     #[inline]
-    pub fn has(self, flags: Flags<R>) -> bool {
+    pub(crate) fn has(self, flags: Flags<R>) -> bool {
         self.flags.load(Ordering::Acquire) & flags.0 == flags.0
     }
 
@@ -301,13 +301,13 @@ impl Frame {
 
     /// The record of a page of private memory, if it is that of one.
     #[inline]
-    pub fn as_private(&self) -> Option<PrivateFrame<'_>> {
+    pub(crate) fn as_private(&self) -> Option<PrivateFrame<'_>> {
         (self.kind() == Kind::Anonymous).then(|| self.private())
     }
 
     /// The record of a page table, if it is that of one.
     #[inline]
-    pub fn as_table(&self) -> Option<TableFrame<'_>> {
+    pub(crate) fn as_table(&self) -> Option<TableFrame<'_>> {
         (self.kind() == Kind::Table).then(|| self.table())
     }
 }

@@ -42,19 +42,19 @@ impl TableFrame<'_> {
 
     /// The table's level.
     #[inline]
-    pub fn level(self) -> u32 {
+    pub(crate) fn level(self) -> u32 {
         self.order()
     }
 
     /// First page the table covers.
     #[inline]
-    pub fn base(self) -> Vpn {
+    pub(crate) fn base(self) -> Vpn {
         Vpn(self.index())
     }
 
     /// Entries that are not empty. Exact under the table's lock.
     #[inline]
-    pub fn live(self) -> u32 {
+    pub(crate) fn live(self) -> u32 {
         self.rmap.load(Ordering::Relaxed) as u32
     }
 
@@ -69,7 +69,7 @@ impl TableFrame<'_> {
     /// The first of the table's spare tables, which are linked by this too: one for each
     /// large leaf in it. Under the table's lock.
     #[inline]
-    pub fn spare(self) -> Option<Pfn> {
+    pub(crate) fn spare(self) -> Option<Pfn> {
         let next = (self.rmap.load(Ordering::Relaxed) >> SPARE_SHIFT) as u32;
         next.checked_sub(1).map(Pfn)
     }
@@ -105,7 +105,7 @@ impl TableFrame<'_> {
 
     /// Where the entries went, of a table with [`TableFlags::MOVED`].
     #[inline]
-    pub fn moved_to(self) -> Pfn {
+    pub(crate) fn moved_to(self) -> Pfn {
         Pfn(self.owner.load(Ordering::Relaxed))
     }
 

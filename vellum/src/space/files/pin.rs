@@ -7,6 +7,7 @@ use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::frame::{Kind, PageFlags, PrivateFlags};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::path::access::again;
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
@@ -32,14 +33,6 @@ impl fmt::Display for PinError {
 }
 
 impl core::error::Error for PinError {}
-
-/// What to do next after a step on the way to a pin.
-fn again(step: FaultStep) -> FaultStep {
-    match step {
-        FaultStep::Done(_) => FaultStep::Again,
-        step => step,
-    }
-}
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::pin_pages`](crate::space::Space::pin_pages).
@@ -71,7 +64,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn pin_page(&self, id: SpaceId, page: Vpn, access: Access) -> Result<Pfn, PinError> {
         let pinned = Cell::new(Err(PinError::TooManyPins));
         let attempt = || {
-            self.attempt_to(id, page, access, |fault, entry| {
+            self.attempt_to(id, page, access, false, |fault, entry| {
                 self.pin_found(fault, entry, &pinned)
             })
         };

@@ -10,6 +10,7 @@ use crate::space::leaves::collapse::Collapse;
 use crate::space::leaving::advise::Advice;
 use crate::space::leaving::scan::ScanReport;
 use crate::space::life::group::GroupError;
+use crate::space::path::access::{Rights, UpdateError};
 use crate::space::regions::map::MapRequest;
 use crate::space::regions::maps::MapEntry;
 use crate::space::regions::remap::{RemapPlacement, Remapped};
@@ -172,6 +173,72 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
     #[inline]
     pub fn unlock(self, start: Vpn, pages: u64) -> Result<(), MapError> {
         self.vm.unlock_pages(self.id, start, pages)
+    }
+
+    /// Copies memory of the space to `to` (`copy_from_user`, `process_vm_readv`), from any CPU and
+    /// whatever runs in the space. Pages are faulted in as for loads of its own. Returns how many
+    /// bytes it copied: fewer than there is room for if a page could not be read. What others
+    /// store meanwhile is there or not, each aligned word of 8 bytes as a whole.
+    ///
+    /// # Errors
+    /// [`FaultError`] if nothing was copied: [`FaultError::Protection`] unless the region may be
+    /// read, [`FaultError::NoRegion`] where there is none.
+    pub fn read(self, address: u64, to: &mut [u8]) -> Result<usize, FaultError> {
+        self.vm.read_memory(self.id, address, to, Rights::Checked)
+    }
+
+    /// Copies `data` to memory of the space (`copy_to_user`, `process_vm_writev`), as stores of
+    /// its own would: pages are copied, get dirty and are counted as by those. Returns how many
+    /// bytes it copied.
+    ///
+    /// # Errors
+    /// As [`Space::read`], for stores.
+    pub fn write(self, address: u64, data: &[u8]) -> Result<usize, FaultError> {
+        self.vm
+            .write_memory(self.id, address, data, Rights::Checked)
+    }
+
+    /// Copies a string that ends with a zero byte (`strncpy_from_user`). Returns its length
+    /// without that byte, or the size of `to` if it is longer than the bytes before the last.
+    ///
+    /// # Errors
+    /// [`FaultError`] of the first page that cannot be read before the string ends.
+    pub fn read_string(self, address: u64, to: &mut [u8]) -> Result<usize, FaultError> {
+        self.vm.read_string(self.id, address, to)
+    }
+
+    /// Replaces the 4-byte word at `address` by what `update` makes of it, in one atomic step
+    /// beside stores and atomic operations of the space's own (futexes). Answers with the
+    /// old word: `Ok` if it was replaced, `Err` if `update` has nothing for it. `update` is
+    /// called under a spin lock, and again if the word changes meanwhile.
+    ///
+    /// # Errors
+    /// [`UpdateError`]. A page that may not be stored to is an error even if `update` would
+    /// not store.
+    pub fn update_word(
+        self,
+        address: u64,
+        mut update: impl FnMut(u32) -> Option<u32>,
+    ) -> Result<Result<u32, u32>, UpdateError> {
+        self.vm.update_word(self.id, address, &mut update)
+    }
+
+    /// [`Space::read`] for a debugger: what is mapped can be read, whatever its rights.
+    ///
+    /// # Errors
+    /// As [`Space::read`], but for rights.
+    pub fn read_forced(self, address: u64, to: &mut [u8]) -> Result<usize, FaultError> {
+        self.vm.read_memory(self.id, address, to, Rights::Forced)
+    }
+
+    /// [`Space::write`] for a debugger: private memory can be written, whatever its rights, and
+    /// keeps them. Pages that others see, or that are a file's, are copied first.
+    ///
+    /// # Errors
+    /// As [`Space::write`]; [`FaultError::Protection`] for shared memory that may not be stored
+    /// to.
+    pub fn write_forced(self, address: u64, data: &[u8]) -> Result<usize, FaultError> {
+        self.vm.write_memory(self.id, address, data, Rights::Forced)
     }
 
     /// Faults in the pages from `start` on, as many as `frames` has room for,

@@ -124,16 +124,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// One attempt, from pin to unpin.
     #[inline(never)]
     fn attempt(&self, id: SpaceId, page: Vpn, access: Access) -> Result<FaultStep, FaultError> {
-        self.attempt_to(id, page, access, |fault, entry| self.resolve(fault, entry))
+        self.attempt_to(id, page, access, false, |fault, entry| {
+            self.resolve(fault, entry)
+        })
     }
 
-    /// The same, with what to do once the region is entered and allows the access.
+    /// The same, with what to do once the region is entered and allows the access, or need not
+    /// (`is_forced`).
     #[inline(always)]
     pub(in crate::space) fn attempt_to(
         &self,
         id: SpaceId,
         page: Vpn,
         access: Access,
+        is_forced: bool,
         resolve: impl FnOnce(&Fault<'_, P, F, R>, u64) -> Result<FaultStep, FaultError>,
     ) -> Result<FaultStep, FaultError> {
         let (pin, expected) = self.pin_for_fault(id.handle);
@@ -149,7 +153,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Lookup::Nothing if self.is_below_stack(pin, space, page) => return Ok(FaultStep::Grow),
             Lookup::Nothing => return Err(FaultError::NoRegion),
         };
-        if !entered.region.prot().allows(access) {
+        if !is_forced && !entered.region.prot().allows(access) {
             return Err(FaultError::Protection);
         }
         let (entry, lowest) = self.tables(pin, space).find(page);

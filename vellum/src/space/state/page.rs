@@ -5,6 +5,7 @@ use crate::frame::PhysicalMemory;
 use crate::object::Object;
 use crate::platform::Platform;
 use crate::sync::Pin;
+use crate::sync::atomic::Ordering;
 use crate::sync::bytes::FrameBytes;
 
 /// A page of an object that was found where its record says it is.
@@ -67,6 +68,36 @@ impl<'a, P: Platform> PageBytes<'a, P> {
     /// bytes copied.
     pub fn read(&self, offset: usize, data: &mut [u8]) -> usize {
         self.with(|page| page.read(offset, data))
+    }
+
+    /// Replaces the aligned 4-byte word at byte `offset` by what `update` makes of it, as one atomic
+    /// step. Answers with the old word: `Ok` if it was replaced, `Err` if `update` had nothing
+    /// for it. `update` is asked anew when the word has changed meanwhile.
+    pub(in crate::space) fn update_word(
+        &self,
+        offset: usize,
+        update: &mut dyn FnMut(u32) -> Option<u32>,
+    ) -> Result<u32, u32> {
+        const WORD: usize = size_of::<u32>();
+        self.with(|page| {
+            // All accesses to the bytes of frames have one size: that of a word of 8 bytes.
+            let word = &page.words()[offset / size_of::<u64>()];
+            let at = offset % size_of::<u64>();
+            let mut now = word.load(Ordering::Acquire);
+            loop {
+                let mut bytes = now.to_ne_bytes();
+                let mut old = [0; WORD];
+                old.copy_from_slice(&bytes[at..at + WORD]);
+                let old = u32::from_ne_bytes(old);
+                let new = update(old).ok_or(old)?;
+                bytes[at..at + WORD].copy_from_slice(&new.to_ne_bytes());
+                let new = u64::from_ne_bytes(bytes);
+                match word.compare_exchange(now, new, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => return Ok(old),
+                    Err(other) => now = other,
+                }
+            }
+        })
     }
 
     fn with<T>(&self, f: impl FnOnce(FrameBytes<'_>) -> T) -> T {

@@ -447,7 +447,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         same(answer, wanted.map_err(Some))
     }
 
-    /// One access by a program, with real data.
+    /// One access by a program, or by the kernel for it, with real data.
     pub fn touch(
         &mut self,
         cpu: CpuId,
@@ -461,7 +461,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         self.remember(Allows::Growth)?;
         let id = self.ids[&slot];
         let address = (page << self.shape.page_shift) | (u64::from(word) * 8);
-        let result = support::access(&self.vm, cpu, id, address, access(kind), value);
+        let by_kernel = kind != Access::Execute && value & 4 == 0;
+        let result = match by_kernel {
+            true => self.access_by_kernel(id, address, kind, value),
+            false => support::access(&self.vm, cpu, id, address, access(kind), value),
+        };
         let answer = match result {
             Ok(found) => Ok(found),
             Err(AccessError::Refused(error)) => fault_answer::<u64>(Err(error))?,
@@ -487,6 +491,27 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         });
         same(answer, wanted.map_err(Some))
             .map_err(|error| format!("{kind:?} of page {page:#x}, word {word}: {error}"))
+    }
+
+    fn access_by_kernel(
+        &self,
+        id: SpaceId,
+        address: u64,
+        kind: Access,
+        value: u64,
+    ) -> Result<u64, AccessError<FaultError>> {
+        let space = self.vm.space(id);
+        let mut word = value.to_ne_bytes();
+        let moved = match kind {
+            Access::Write => space.write(address, &word),
+            _ => space.read(address, &mut word),
+        };
+        assert!(
+            matches!(moved, Ok(8) | Err(_)),
+            "a word in parts: {moved:?}"
+        );
+        moved.map_err(AccessError::Refused)?;
+        Ok(u64::from_ne_bytes(word))
     }
 
     fn pin(&mut self, slot: u32, start: u64, pages: u64, writes: bool) -> Check {

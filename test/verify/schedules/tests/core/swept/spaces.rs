@@ -27,6 +27,8 @@ swept! {
     a_mapping_beside_the_end_of_its_space_leaves_nothing => map_exit;
     a_store_beside_a_change_of_rights_leaves_its_marks => store_marks;
     a_listing_beside_the_end_of_its_space_shows_no_other => list_exit;
+    a_write_by_the_kernel_beside_fork_is_before_or_after_it => kernel_fork;
+    a_write_by_the_kernel_beside_unmap_is_before_or_after_it => kernel_unmap;
 }
 
 #[test]
@@ -258,6 +260,44 @@ fn store_store<R: ReverseMap>(preemption: &Preemption) {
     assert_eq!(load(&world, space, FIRST + 1), Ok(2));
     let other = world.alone(|| world.load(ZERO, space, at(FIRST + 1, 1)));
     assert_eq!(other, Ok(4));
+    world.finish(&[space], &[]);
+}
+
+/// What a child has seen of a page stays what it sees.
+fn kernel_fork<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = private::<R>(&[1]);
+    let (child, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+    let write = |_| {
+        let data = 2u64.to_ne_bytes();
+        assert_eq!(world.vm.space(space).write(at(FIRST + 1, 0), &data), Ok(8));
+    };
+    let fork = |cpu: CpuId| {
+        let forked = world.vm.space(space).fork().unwrap().id();
+        child.store(forked.to_bits(), Ordering::Relaxed);
+        seen.store(
+            world.load(cpu, forked, at(FIRST + 1, 0)).unwrap(),
+            Ordering::Relaxed,
+        );
+    };
+    world.run_preempted(preemption, [&write, &fork]);
+    let child = SpaceId::from_bits(child.into_inner());
+    assert_eq!(load(&world, space, FIRST + 1), Ok(2));
+    assert_eq!(load(&world, child, FIRST + 1), Ok(seen.into_inner()));
+    world.finish(&[space, child], &[]);
+}
+
+fn kernel_unmap<R: ReverseMap>(preemption: &Preemption) {
+    let (world, space) = private::<R>(&[1]);
+    let write = |_| match world.vm.space(space).write(at(FIRST + 1, 0), &[2; 8]) {
+        Ok(8) | Err(FaultError::NoRegion) => {}
+        other => panic!("{other:?}"),
+    };
+    let unmap = |cpu: CpuId| {
+        world.vm.space(space).unmap(Vpn(FIRST + 1), 1).unwrap();
+        world.anonymous(space, FIRST + 1, 1);
+        assert_eq!(world.load(cpu, space, at(FIRST + 1, 1)), Ok(0));
+    };
+    world.run_preempted(preemption, [&write, &unmap]);
     world.finish(&[space], &[]);
 }
 

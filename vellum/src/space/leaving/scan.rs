@@ -103,7 +103,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         // Marks are asked for page by page.
-        let count = (TOGETHER as u64).min(pages.end.0 - page.0) as usize;
+        let count = (pages.end.0 - page.0).min(F::ENTRIES as u64) as usize;
         self.end_runs(pin, space, &table, index..F::ENTRIES.min(index + count));
         while page < pages.end && index < F::ENTRIES && !taken.is_full() {
             let entry = table.load(index);

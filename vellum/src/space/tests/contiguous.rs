@@ -96,6 +96,36 @@ fn folios_of_a_run_or_more_have_the_hint_if_design_and_format_say_so() {
 }
 
 #[test]
+fn a_run_that_the_kernel_reads_and_writes_stays_one() {
+    fn of<F: Format>() {
+        let (vm, space) = world::<F>("folio=64k,contiguous=on", 2048);
+        store(&vm, space, 37);
+        let address = (BASE + 40) << 12;
+        assert_eq!(vm.space(space).write(address + 8, &[7; 8192]), Ok(8192));
+        let mut read = [0; 16];
+        assert_eq!(vm.space(space).read(address, &mut read), Ok(16));
+        assert_eq!(read, [[0; 8], [7; 8]].concat()[..]);
+        assert_eq!(hinted(&vm, space, 512), (32..48).collect::<Vec<u64>>());
+        end(&vm, space);
+    }
+    of::<Aarch64_4K>();
+    of::<Sv39>();
+    of::<Sv48>();
+}
+
+#[test]
+fn a_scan_for_marks_ends_runs_wherever_they_lie() {
+    let (vm, space) = world::<Aarch64_4K>("folio=64k,contiguous=on", 2048);
+    for page in [37, 500] {
+        store(&vm, space, page);
+    }
+    let pages = PageRange::new(Vpn(BASE), 512);
+    let scanned = vm.scan_space(space, pages).unwrap();
+    assert_eq!((scanned.pages, hinted(&vm, space, 512)), (32, Vec::new()));
+    end(&vm, space);
+}
+
+#[test]
 fn a_run_is_written_as_the_manuals_say() {
     let (vm, space) = world::<Aarch64_4K>("folio=64k,contiguous=on", 2048);
     store(&vm, space, 3);

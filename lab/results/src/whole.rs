@@ -41,7 +41,7 @@ impl Whole {
 }
 
 /// How two designs that take so many nanoseconds stand in the whole, if that is known.
-/// `resolution` is the largest difference that is not told, where none is told.
+/// `resolution` is the largest difference that would not have been significant, if none was.
 pub fn of_two(whole: Option<&Whole>, [a_ns, b_ns]: [f64; 2], resolution: Option<f64>) -> String {
     let Some(whole) = whole else {
         return UNKNOWN.to_owned();

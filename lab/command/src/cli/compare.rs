@@ -359,7 +359,7 @@ fn take(
     let device = args.device.as_deref().and_then(DeviceModel::named);
     let arenas = Arenas::new(settings.arms(), args.cpus, ram).counting_atomics(args.counts());
     // Designs touch other frames. What the host does at the first touch of one would be in the
-    // time of whoever comes to an arena with it, in one pass or in the pass by class.
+    // time of the design that first comes to an arena with it, in one pass or in the pass by class.
     let arenas = match ram::can_be_backed(ram, settings.arms()) {
         true => arenas.with_device(device).prefaulted(),
         false => arenas.with_device(device),

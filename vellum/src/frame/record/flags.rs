@@ -256,7 +256,7 @@ impl<R: Role> View<'_, R> {
     }
 }
 
-/// The record in a role. Whoever names one without asking has a reference to the page, has found
+/// The record in a role. Code that names one without asking has a reference to the page, has found
 /// the table or entry that leads there under a pin or lock, or verifies afterwards what it has
 /// read.
 impl Frame {

@@ -2,10 +2,10 @@
 //! `copy_to_user`, `strncpy_from_user`, `process_vm_readv` and futexes do on Linux.
 //!
 //! Each page is faulted in as for an access of the space's own, and its bytes are reached under the
-//! lock of its page table. As long as that is locked, the entry stays: fork, reclaim and whoever
-//! unmaps the page come before or after. A store through an entry that allows it, which gets the
-//! marks that hardware would set, is what a store of the space's own would be; so nothing else has
-//! to know of it, and the page need not be pinned.
+//! lock of its page table. The entry stays as long as the table is locked: a fork, reclaim or an
+//! unmapping of the page comes before or after. A store through an entry that allows it, which gets
+//! the marks that hardware would set, is what a store of the space's own would be; so nothing else
+//! has to know of it, and the page need not be pinned.
 
 use core::cell::Cell;
 use core::fmt;

@@ -12,7 +12,7 @@ use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
-use crate::table::{Format, LockedTable};
+use crate::table::Format;
 
 /// Why a range could not be pinned. Nothing stays pinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +81,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         entry: u64,
         pinned: &Cell<Result<Pfn, PinError>>,
     ) -> Result<FaultStep, FaultError> {
-        let (found, level) = fault.lowest;
+        let level = fault.lowest.1;
         let is_private = !fault.view().is_shared();
         if entry == 0 && is_private && fault.view().object != 0 {
             return Ok(again(self.map_private_copy(fault)?));
@@ -95,17 +95,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.demote(fault.pin, fault.space, fault.entered.region, fault.page)?;
             return Ok(FaultStep::Again);
         }
-        let whole = self.tables_lock(fault.space);
-        let Some(table) = LockedTable::<F>::lock(&self.memory, fault.pin, found, whole) else {
+        let Some((table, now, pfn)) = fault.lock_leaf() else {
             return Ok(FaultStep::Again);
         };
-        let now = table.load(F::index(fault.page, level));
-        let is_same = F::is_mapped(now) && F::is_leaf(now, level);
-        if !is_same || !F::prot(now, level).allows(fault.access) {
+        if !F::prot(now, level).allows(fault.access) {
             return Ok(FaultStep::Again);
         }
-        let within = fault.page.0 & (F::pages_at(level) - 1);
-        let pfn = F::frame(now, level).offset(within as u32);
         if is_private && !self.is_exclusive(pfn) {
             drop(table);
             return Ok(again(self.break_cow(fault, now)?));

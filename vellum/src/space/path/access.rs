@@ -18,7 +18,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
 use crate::space::state::spaces::SpaceId;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
-use crate::table::{Format, LockedTable};
+use crate::table::Format;
 
 /// Whether the rights of regions count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,7 +196,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         rights: Rights,
         work: &Cell<Option<Work<'_, P>>>,
     ) -> Result<FaultStep, FaultError> {
-        let (found, level) = fault.lowest;
+        let level = fault.lowest.1;
         let writes = fault.access == Access::Write;
         let is_forced = rights == Rights::Forced && !fault.view().prot.allows(fault.access);
         if is_forced && writes && fault.view().is_shared() {
@@ -205,11 +205,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !F::is_mapped(entry) {
             return Ok(again(self.resolve(fault, entry)?));
         }
-        let within = fault.page.0 & (F::pages_at(level) - 1);
-        let frame_of = |entry| F::frame(entry, level).offset(within as u32);
         // A page that nobody else sees is the space's to be written, whatever its rights.
         let allows = |entry| match is_forced {
-            true => !writes || level == 1 && self.is_exclusive(frame_of(entry)),
+            true => !writes || level == 1 && self.is_exclusive(fault.frame_in(entry)),
             false => F::prot(entry, level).allows(fault.access),
         };
         if !allows(entry) {
@@ -222,19 +220,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 false => self.resolve(fault, entry)?,
             }));
         }
-        let whole = self.tables_lock(fault.space);
-        let Some(table) = LockedTable::<F>::lock(&self.memory, fault.pin, found, whole) else {
+        let Some((table, now, frame)) = fault.lock_leaf() else {
             return Ok(FaultStep::Again);
         };
-        let index = F::index(fault.page, level);
-        let now = table.load(index);
-        let is_leaf = F::is_mapped(now) && F::is_leaf(now, level);
-        if !is_leaf || !allows(now) {
+        if !allows(now) {
             return Ok(FaultStep::Again);
         }
-        table.mark_used(index, writes);
+        table.mark_used(F::index(fault.page, level), writes);
         if let Some(work) = work.take() {
-            work(&PageBytes::new(&self.memory, fault.pin, frame_of(now)));
+            work(&PageBytes::new(&self.memory, fault.pin, frame));
         }
         Ok(FaultStep::Done(Resolved::Spurious))
     }

@@ -111,6 +111,24 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
         LockedTable::lock(&self.vm.memory, self.pin, table, whole)
     }
 
+    /// The table found on the way to the page, of whatever level, locked, if it is still linked
+    /// and a leaf stands there for the page; with the leaf and the page's frame.
+    pub(in crate::space) fn lock_leaf(&self) -> Option<(LockedTable<'a, F>, u64, Pfn)> {
+        let (table, level) = self.lowest;
+        let whole = self.vm.tables_lock(self.space);
+        let table = LockedTable::<F>::lock(&self.vm.memory, self.pin, table, whole)?;
+        let entry = table.load(F::index(self.page, level));
+        let is_leaf = F::is_mapped(entry) && F::is_leaf(entry, level);
+        is_leaf.then(|| (table, entry, self.frame_in(entry)))
+    }
+
+    /// The page's frame by an entry of the table found, which is a leaf.
+    pub(in crate::space) fn frame_in(&self, entry: u64) -> Pfn {
+        let level = self.lowest.1;
+        let within = self.page.0 & (F::pages_at(level) - 1);
+        F::frame(entry, level).offset(within as u32)
+    }
+
     /// The table for the page, locked. A leaf that covers more than the page
     /// may stand in it; its level tells.
     #[inline]

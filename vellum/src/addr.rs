@@ -266,6 +266,12 @@ impl Prot {
         self.0 & Self::EXECUTE.0 != 0
     }
 
+    /// Whether all rights of the other are among these.
+    #[inline]
+    pub(crate) const fn includes(self, other: Prot) -> bool {
+        other.0 & 7 & !self.0 == 0
+    }
+
     /// Whether nothing is allowed.
     #[inline]
     pub const fn is_none(self) -> bool {

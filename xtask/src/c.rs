@@ -106,6 +106,7 @@ fn header_of(c: &Path) -> Result<String, String> {
         "spaces",
         "access",
         "regions",
+        "rules",
         "objects",
         "superpages",
         "groups",

@@ -109,6 +109,11 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_MAP_LOCKED 8
 
 /*
+ It stays as it is, after vellum_seal(); in `struct vellum_region` only.
+ */
+#define VELLUM_MAP_SEALED 16
+
+/*
  In the highest gap that is wide enough.
  */
 #define VELLUM_ANYWHERE 0
@@ -275,6 +280,14 @@ enum vellum_status {
    Growing down, and advice to free, are for private memory without an object only.
    */
   VELLUM_STATUS_WRONG_KIND,
+  /*
+   The mapping may never get these rights, or the space makes no code of other memory.
+   */
+  VELLUM_STATUS_RIGHTS,
+  /*
+   Part of the range is sealed.
+   */
+  VELLUM_STATUS_SEALED,
 };
 
 /*
@@ -563,6 +576,11 @@ struct vellum_map_request {
    A word of the caller's own: regions are united only if theirs are equal.
    */
   uint64_t tag;
+  /*
+   Rights that it never gets, VELLUM_PROT_READ and so on, whatever vellum_protect() is asked:
+   those without which a file was opened.
+   */
+  uint32_t barred;
 };
 
 /*
@@ -631,6 +649,10 @@ struct vellum_region {
    The word that its request had.
    */
   uint64_t tag;
+  /*
+   Rights that it never gets, VELLUM_PROT_READ and so on.
+   */
+  uint32_t barred;
 };
 
 /*
@@ -1156,6 +1178,24 @@ enum vellum_status vellum_regions_each(struct vellum *vm,
                                        void (*each)(void *context,
                                                     const struct vellum_region *region),
                                        void *context);
+
+/*
+ Has the regions of a range, all of which is mapped, stay as they are until the space ends
+ (mseal): VELLUM_STATUS_SEALED is the answer to whoever unmaps, replaces, moves, resizes or
+ protects them, and to advice that drops pages which the space could not store to. Their
+ contents may change. A forked child has the seals, too.
+ */
+enum vellum_status vellum_seal(struct vellum *vm,
+                               struct vellum_space space,
+                               uint64_t address,
+                               uint64_t bytes);
+
+/*
+ From now on memory of the space that is no code does not become code, and none is both code
+ and stored to (PR_SET_MDWE): VELLUM_STATUS_RIGHTS. Holds for spaces that come of it, too.
+ */
+enum vellum_status vellum_refuse_new_code(struct vellum *vm,
+                                          struct vellum_space space);
 
 /*
  Makes an object for a file of `bytes` bytes in the backing store with the number `store`,

@@ -24,6 +24,7 @@ mod objects;
 mod platform;
 mod regions;
 mod report;
+mod rules;
 mod spaces;
 mod status;
 mod superpages;

@@ -34,6 +34,8 @@ pub const VELLUM_MAP_GROWS_DOWN: u32 = 2;
 pub const VELLUM_MAP_HEAP: u32 = 4;
 /// Its pages stay in memory once they are there, as after vellum_lock_pages().
 pub const VELLUM_MAP_LOCKED: u32 = 8;
+/// It stays as it is, after vellum_seal(); in `struct vellum_region` only.
+pub const VELLUM_MAP_SEALED: u32 = 16;
 
 /// In the highest gap that is wide enough.
 pub const VELLUM_ANYWHERE: u32 = 0;
@@ -74,6 +76,9 @@ pub struct MapRequest {
     pub offset: u64,
     /// A word of the caller's own: regions are united only if theirs are equal.
     pub tag: u64,
+    /// Rights that it never gets, VELLUM_PROT_READ and so on, whatever vellum_protect() is asked:
+    /// those without which a file was opened.
+    pub barred: u32,
 }
 
 /// A region of a space.
@@ -98,6 +103,8 @@ pub struct Region {
     pub is_file: bool,
     /// The word that its request had.
     pub tag: u64,
+    /// Rights that it never gets, VELLUM_PROT_READ and so on.
+    pub barred: u32,
 }
 
 /// What a space may have at most.
@@ -121,14 +128,13 @@ pub(crate) fn bits_of(prot: Prot) -> u32 {
 }
 
 fn prot_of(bits: u32) -> Result<Prot, Status> {
-    let rights = VELLUM_PROT_READ | VELLUM_PROT_WRITE | VELLUM_PROT_EXECUTE;
-    let memory = match bits & !rights {
+    let memory = match bits & !RIGHTS {
         0 => MemoryType::WriteBack,
         VELLUM_PROT_WRITE_COMBINING => MemoryType::WriteCombining,
         VELLUM_PROT_UNCACHED => MemoryType::Uncached,
         _ => return Err(Status::Argument),
     };
-    Ok(Prot::from_bits((bits & rights) as u8).with_type(memory))
+    Ok(Prot::from_bits((bits & RIGHTS) as u8).with_type(memory))
 }
 
 fn placement_of(number: u32, address: u64) -> Result<Placement, Status> {
@@ -150,15 +156,22 @@ fn remap_placement_of(number: u32, address: u64) -> Result<RemapPlacement, Statu
     }
 }
 
-const FLAGS: [(u32, Traits); 4] = [
+/// All rights.
+const RIGHTS: u32 = VELLUM_PROT_READ | VELLUM_PROT_WRITE | VELLUM_PROT_EXECUTE;
+
+const FLAGS: [(u32, Traits); 5] = [
     (VELLUM_MAP_SHARED, Traits::SHARED),
     (VELLUM_MAP_GROWS_DOWN, Traits::GROWS_DOWN),
     (VELLUM_MAP_HEAP, Traits::HEAP),
     (VELLUM_MAP_LOCKED, Traits::LOCKED),
+    (VELLUM_MAP_SEALED, Traits::SEALED),
 ];
 
 fn request_of(request: &MapRequest) -> Result<Request, Status> {
     if request.flags & !(VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN | VELLUM_MAP_LOCKED) != 0 {
+        return Err(Status::Argument);
+    }
+    if request.barred & !RIGHTS != 0 {
         return Err(Status::Argument);
     }
     let asked = FLAGS.iter().filter(|(bit, _)| request.flags & bit != 0);
@@ -170,14 +183,16 @@ fn request_of(request: &MapRequest) -> Result<Request, Status> {
             page: pages_of(request.offset)?,
         },
     };
-    Ok(Request {
+    let most = Prot::from_bits((RIGHTS & !request.barred) as u8);
+    let asked = Request {
         pages: pages_of(request.bytes)?,
         prot: prot_of(request.prot)?,
         traits: asked.fold(Traits::NONE, |all, (_, one)| all.union(*one)),
         source,
         placement: placement_of(request.placement, request.address)?,
         tag: request.tag,
-    })
+    };
+    Ok(asked.at_most(most))
 }
 
 pub(crate) fn bytes_of(pages: u64) -> u64 {
@@ -203,6 +218,7 @@ fn region_of(entry: &MapEntry) -> Region {
         store: store.unwrap_or(0),
         is_file: store.is_some(),
         tag: entry.tag,
+        barred: RIGHTS & !bits_of(entry.traits.most()),
     }
 }
 

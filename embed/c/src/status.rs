@@ -64,6 +64,10 @@ pub enum Status {
     Locked,
     /// Growing down, and advice to free, are for private memory without an object only.
     WrongKind,
+    /// The mapping may never get these rights, or the space makes no code of other memory.
+    Rights,
+    /// Part of the range is sealed.
+    Sealed,
 }
 
 impl Status {
@@ -72,7 +76,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 26] = [
+    const ALL: [Status; 28] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -99,6 +103,8 @@ impl Status {
         Status::NotInDesign,
         Status::Locked,
         Status::WrongKind,
+        Status::Rights,
+        Status::Sealed,
     ];
 
     fn text(self) -> &'static CStr {
@@ -129,6 +135,8 @@ impl Status {
             Status::NotInDesign => c"the manager's design leaves it out",
             Status::Locked => c"part of the range is locked",
             Status::WrongKind => c"only private memory without an object can be asked for that",
+            Status::Rights => c"the mapping may not get these rights",
+            Status::Sealed => c"part of the range is sealed",
         }
     }
 }
@@ -161,6 +169,8 @@ impl From<MapError> for Status {
             MapError::Limit => Status::Limit,
             MapError::Locked => Status::Locked,
             MapError::WrongKind => Status::WrongKind,
+            MapError::Rights => Status::Rights,
+            MapError::Sealed => Status::Sealed,
             // A kernel in C has no pins of its own, and is not asked what is loaded.
             MapError::Pinned | MapError::Loaded => Status::Busy,
             MapError::OutOfMemory => Status::OutOfMemory,

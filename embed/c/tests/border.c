@@ -293,6 +293,53 @@ static void copies(struct vellum *vm, struct vellum_space space, uint64_t place,
     ANSWERS(OK, vellum_protect(vm, space, place, PAGE, VELLUM_PROT_READ));
 }
 
+static void rules(struct vellum *vm, struct vellum_space none)
+{
+    struct vellum_space space;
+    bool ended;
+    const uint32_t read_write = VELLUM_PROT_READ | VELLUM_PROT_WRITE;
+    const uint32_t code = VELLUM_PROT_READ | VELLUM_PROT_EXECUTE;
+    struct vellum_map_request request = {.bytes = 4 * PAGE, .prot = VELLUM_PROT_READ};
+    struct vellum_region region;
+    uint64_t place, at;
+
+    ANSWERS(OK, vellum_space_create(vm, &space));
+    request.barred = 8;
+    ANSWERS(ARGUMENT, vellum_map(vm, space, &request, &place));
+    request.barred = VELLUM_PROT_READ;
+    ANSWERS(RIGHTS, vellum_map(vm, space, &request, &place));
+    request.barred = VELLUM_PROT_WRITE;
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    ANSWERS(RIGHTS, vellum_protect(vm, space, place, PAGE, read_write));
+    ANSWERS(OK, vellum_region_at(vm, space, place, &region));
+    EXPECT(region.bytes == 4 * PAGE && region.barred == VELLUM_PROT_WRITE && region.flags == 0);
+    ANSWERS(OK, vellum_protect(vm, space, place, 4 * PAGE, code));
+
+    request.flags = VELLUM_MAP_SEALED;
+    ANSWERS(ARGUMENT, vellum_map(vm, space, &request, &at));
+    ANSWERS(NO_SPACE, vellum_seal(vm, none, place, PAGE));
+    ANSWERS(ARGUMENT, vellum_seal(vm, space, place + 1, PAGE));
+    ANSWERS(NOT_MAPPED, vellum_seal(vm, space, place - PAGE, 2 * PAGE));
+    ANSWERS(OK, vellum_seal(vm, space, place, PAGE));
+    ANSWERS(OK, vellum_region_at(vm, space, place, &region));
+    EXPECT(region.bytes == PAGE && region.flags == VELLUM_MAP_SEALED);
+    ANSWERS(SEALED, vellum_unmap(vm, space, place, 4 * PAGE));
+    ANSWERS(SEALED, vellum_protect(vm, space, place, PAGE, VELLUM_PROT_READ));
+    ANSWERS(SEALED, vellum_remap(vm, space, place, PAGE, 2 * PAGE, VELLUM_ANYWHERE, 0, &at));
+    ANSWERS(SEALED, vellum_advise(vm, space, place, PAGE, VELLUM_DONT_NEED));
+    ANSWERS(OK, vellum_unmap(vm, space, place + PAGE, 3 * PAGE));
+
+    ANSWERS(NO_SPACE, vellum_refuse_new_code(vm, none));
+    ANSWERS(ARGUMENT, vellum_refuse_new_code(NULL, space));
+    ANSWERS(OK, vellum_refuse_new_code(vm, space));
+    request = (struct vellum_map_request){.bytes = PAGE, .prot = read_write};
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    ANSWERS(RIGHTS, vellum_protect(vm, space, place, PAGE, code));
+    request.prot = read_write | VELLUM_PROT_EXECUTE;
+    ANSWERS(RIGHTS, vellum_map(vm, space, &request, &place));
+    ANSWERS(OK, vellum_exit(vm, space, &ended));
+}
+
 static void arguments_that_are_none(void)
 {
     struct vellum *vm;
@@ -396,6 +443,7 @@ static void arguments_that_are_none(void)
     EXPECT(translation.prot == VELLUM_PROT_READ);
     ANSWERS(ARGUMENT, vellum_translate(vm, space, place, NULL));
     copies(vm, space, place, none);
+    rules(vm, none);
     ANSWERS(NO_REGION, vellum_region_at(vm, space, UINT64_MAX, &region));
     ANSWERS(OK, vellum_region_at(vm, space, place + 1, &region));
     EXPECT(region.start == place && region.bytes == 16 * PAGE && region.object.bits == 0);

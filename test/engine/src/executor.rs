@@ -74,6 +74,8 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         | MapError::NoGap
         | MapError::Locked
         | MapError::WrongKind
+        | MapError::Rights
+        | MapError::Sealed
         | MapError::Pinned
         | MapError::Loaded => OpError::Invalid,
         MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,

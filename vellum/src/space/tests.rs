@@ -38,6 +38,7 @@ mod reservations;
 mod room;
 mod rooms;
 mod roots;
+mod rules;
 mod shares;
 mod shortage;
 mod stale;

@@ -166,6 +166,28 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
         self.vm.lock_pages(self.id, start, pages)
     }
 
+    /// Has the regions of a range stay as they are until the space ends (mseal): they are not
+    /// unmapped, replaced, moved, resized or given other rights, and advice does not drop what the
+    /// space itself could not overwrite. Their pages are stored to, locked, swapped and truncated as
+    /// before. A forked child has the seals, too.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::NotMapped`] if the range has a hole,
+    /// [`MapError::Limit`] and [`MapError::OutOfMemory`] if a region cannot be cut; nothing changed.
+    pub fn seal(self, start: Vpn, pages: u64) -> Result<(), MapError> {
+        self.vm.seal(self.id, start, pages)
+    }
+
+    /// From now on nothing in the space becomes code that was none, and nothing is mapped that can
+    /// be both stored to and executed (`PR_SET_MDWE`): [`MapError::Rights`]. Spaces that come of it
+    /// by fork and exec are the same.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`], [`MapError::Pinned`].
+    pub fn refuse_new_code(self) -> Result<(), MapError> {
+        self.vm.refuse_new_code(self.id)
+    }
+
     /// Lets reclaim take the pages of a range again (munlock).
     ///
     /// # Errors

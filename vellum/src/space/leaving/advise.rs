@@ -8,7 +8,7 @@ use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::Traits;
+use crate::space::state::region::{RegionView, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::sync::Pin;
 use crate::table::{Format, Users};
@@ -82,6 +82,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.for_regions(space, range, |_, view| {
             if view.traits.has(Traits::LOCKED) {
                 Err(MapError::Locked)
+            } else if view.traits.has(Traits::SEALED) && loses(&view, advice) {
+                Err(MapError::Sealed)
             } else if advice == Advice::Free && view.object != 0 {
                 Err(MapError::WrongKind)
             } else {
@@ -133,4 +135,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         drop(delayed);
         Ok(())
     }
+}
+
+/// Whether advice drops pages of private memory that the space could not store to, and so not empty.
+fn loses(view: &RegionView, advice: Advice) -> bool {
+    let drops = matches!(advice, Advice::DontNeed | Advice::Free);
+    drops && !view.is_shared() && !view.prot.can_write()
 }

@@ -8,7 +8,7 @@ use crate::slab::Handle;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::spaces::{Live, Rules, SpaceId};
 use crate::sync::atomic::Ordering;
 use crate::sync::users::join;
 use crate::sync::{Pin, Turn};
@@ -58,6 +58,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.active_set(space).reset(self.memory.platform().cpus());
         space.heap_start.store(0, Ordering::Relaxed);
         space.heap_end.store(0, Ordering::Relaxed);
+        space.begin_rules(Rules::NONE);
         space.has_stack.store(0, Ordering::Relaxed);
         space.has_promoted.store(0, Ordering::Relaxed);
         space.limits.set(crate::space::Limits::default());

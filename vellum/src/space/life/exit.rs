@@ -36,14 +36,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::exec`](crate::space::Space::exec).
     pub(crate) fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
         // As it was when the call began, whatever becomes of the space meanwhile.
-        let limits = {
+        let (limits, rules) = {
             let pin = self.pin();
             MapError::unless_ends(&pin)?;
-            self.find_space(old).ok_or(MapError::NoSpace)?.limits.get()
+            let space = self.find_space(old).ok_or(MapError::NoSpace)?;
+            (space.limits.get(), space.rules().inherited())
         };
         let new = self.begin_space()?;
         // Nobody else can end it.
         let _ = self.set_limits(new, limits);
+        if let Some(space) = self.find_space(new) {
+            space.begin_rules(rules);
+        }
         let group = self.group_of(old).unwrap_or(GroupId::ROOT);
         if group != GroupId::ROOT {
             // The group ends only if somebody moves `old` away meanwhile.

@@ -104,6 +104,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let new = self.make_space(pin)?;
         let child = new.locked();
         child.limits.set(parent.limits.get());
+        child.begin_rules(parent.rules().inherited());
         self.inherit_group(parent.get(), child.get());
         for (from, to) in [
             (&parent.get().heap_start, &child.get().heap_start),

@@ -140,7 +140,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && range.pages() <= limits.stack_pages
             && self.keeps_gap(space, page, limits.stack_gap_pages)
             && self
-                .check_limits(*space, page, &Change::Growth(view.traits, growth))
+                .check_limits(
+                    *space,
+                    page,
+                    &Change::Growth(view.traits.without(Traits::SEALED), growth),
+                )
                 .is_ok();
         if !allowed {
             return Err(FaultError::NoRegion);

@@ -71,7 +71,8 @@ impl Change<'_> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Refuses a change that leaves more than the limits allow. In a space in tracts: more than
+    /// Refuses a change that a rule forbids (`rules.rs`), and one that leaves more than the
+    /// limits allow. In a space in tracts: more than
     /// the tract of `page` has left, which is that of all of the change.
     pub(in crate::space) fn check_limits(
         &self,
@@ -79,6 +80,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page: Vpn,
         change: &Change<'_>,
     ) -> Result<MayCut, MapError> {
+        self.check_rules(space, change)?;
         let (pages, traits) = change.pages();
         let (left_pages, left_regions) = match space.is_in_tracts() {
             true => self.tract_at(*space, page).left(),

@@ -108,6 +108,15 @@ impl MapRequest {
         self
     }
 
+    /// The same, with rights that it may get at most, now and by [`Space::protect`]: those with which
+    /// a file was opened.
+    ///
+    /// [`Space::protect`]: crate::space::Space::protect
+    pub const fn at_most(mut self, most: Prot) -> MapRequest {
+        self.traits = self.traits.at_most(most);
+        self
+    }
+
     /// The same, with a word of the embedder's own.
     pub const fn tagged(mut self, tag: u64) -> MapRequest {
         self.tag = tag;
@@ -204,8 +213,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Placement::Hint(start) if !is_usable(start) => Placement::Anywhere,
             placement => placement,
         };
+        let prot = F::given(request.prot);
+        if !request.traits.most().includes(prot) {
+            return Err(MapError::Rights);
+        }
         Ok(MapRequest {
-            prot: F::given(request.prot),
+            prot,
             placement,
             ..*request
         })

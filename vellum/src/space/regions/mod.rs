@@ -8,6 +8,7 @@ pub(super) mod maps;
 pub(super) mod mlock;
 pub(super) mod protect;
 pub(super) mod remap;
+pub(super) mod rules;
 pub(super) mod undivide;
 pub(super) mod unmap;
 pub(super) mod unshare;

@@ -166,6 +166,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let goal = Goal::Range(range);
         let begun = self.with_range_locked(id, goal, Beside::Unmappings, |pin, space, _| {
             self.events(pin).unmaps.bump();
+            self.check_rules(space, &Change::Unmapping(range))?;
             let is_shared = self.is_shared(pin, *space) || !space.unmappings.is_none();
             // Who else uses a tract is rare, and can wait.
             if is_shared && !space.is_divided() {
@@ -263,6 +264,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
         dead: &mut DeadObjects,
     ) -> Result<(), MapError> {
+        self.check_rules(space, &Change::Unmapping(range))?;
         let spot = self.tree_at(space, range.start).spot(range.start.0);
         let is_free = match space.is_whole() {
             true => self.is_free(space, range),

@@ -193,6 +193,13 @@ pub enum MapError {
     Limit,
     /// Part of the range is locked ([`Space::lock`](crate::space::Space::lock)).
     Locked,
+    /// Part of the range is sealed ([`Space::seal`](crate::space::Space::seal)).
+    Sealed,
+    /// The rights are more than the mapping may ever get
+    /// ([`MapRequest::at_most`](crate::space::MapRequest::at_most)), or would make code of memory
+    /// in a space that refuses that
+    /// ([`Space::refuse_new_code`](crate::space::Space::refuse_new_code)) (`EACCES`).
+    Rights,
     /// What was asked for exists for private memory without an object only (`EINVAL`): growing
     /// down ([`Traits::GROWS_DOWN`](crate::space::Traits::GROWS_DOWN)), and advice to free
     /// ([`Advice::Free`](crate::space::Advice::Free)). Or no mapping can ask for it
@@ -230,6 +237,8 @@ impl fmt::Display for MapError {
             MapError::NoGap => "no gap is wide enough",
             MapError::Limit => "a limit of the address space would be exceeded",
             MapError::Locked => "part of the range is locked",
+            MapError::Sealed => "part of the range is sealed",
+            MapError::Rights => "the mapping may not get these rights",
             MapError::WrongKind => "such memory cannot have what was asked for",
             MapError::Pinned => "the caller's CPU is pinned",
             MapError::Loaded => "the address space is loaded",

@@ -33,10 +33,33 @@ impl Traits {
     /// Reclaim leaves its pages in memory ([`Space::lock`](crate::space::Space::lock)).
     pub const LOCKED: Traits = Traits(1 << 16);
 
+    /// The region stays as it is until its space ends ([`Space::seal`](crate::space::Space::seal)).
+    pub const SEALED: Traits = Traits(1 << 17);
+
     /// What a request to map may ask for. The others say what a region has become.
     pub(in crate::space) const REQUESTED: Traits = Traits::SHARED
         .union(Traits::GROWS_DOWN)
-        .union(Traits::LOCKED);
+        .union(Traits::LOCKED)
+        .union(Traits::BARRED);
+
+    /// Where the rights are kept that a region never gets.
+    const BARRED_SHIFT: u32 = 18;
+    /// All of them.
+    const BARRED: Traits = Traits(7 << Traits::BARRED_SHIFT);
+    /// What calls that change regions ask before they do.
+    pub(in crate::space) const RULED: Traits = Traits::SEALED.union(Traits::BARRED);
+
+    /// The most rights that a region may get
+    /// ([`MapRequest::at_most`](crate::space::MapRequest::at_most)).
+    pub const fn most(self) -> Prot {
+        Prot::from_bits(7 & !(self.0 >> Traits::BARRED_SHIFT) as u8)
+    }
+
+    /// The same with at most these.
+    pub(in crate::space) const fn at_most(self, most: Prot) -> Traits {
+        let barred = (7 & !most.bits()) as u32;
+        Traits(self.0 & !Traits::BARRED.0 | barred << Traits::BARRED_SHIFT)
+    }
 
     /// Where the largest folio of a region is kept: log2 of its pages and one, or 0.
     const FOLIO_SHIFT: u32 = 12;
@@ -67,6 +90,11 @@ impl Traits {
     /// Whether all of `other` are set.
     pub const fn has(self, other: Traits) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether any of `other` is set.
+    pub(in crate::space) const fn has_any(self, other: Traits) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// The same without `other`.

@@ -87,6 +87,8 @@ pub struct SpaceRecord<R: ReverseMap> {
     /// Entries that were taken away by who holds no lock of the space, and whose CPUs are
     /// still to be flushed (`flush.rs`).
     pub(in crate::space) unflushed: AtomicU32,
+    /// [`Rules`] that hold.
+    rules: AtomicU32,
     /// 1 if a region that grows down was ever mapped in the space.
     pub(in crate::space) has_stack: AtomicU32,
     link: AtomicU32,
@@ -101,6 +103,35 @@ pub struct SpaceRecord<R: ReverseMap> {
     pub rmap: R::Space,
     /// The CPUs of `active`, if there are more.
     pub(in crate::space) many_active: ManyActiveCpus,
+}
+
+/// What no call may do in a space (`regions/rules.rs`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::space) struct Rules(u32);
+
+impl Rules {
+    /// Nothing is forbidden.
+    pub(in crate::space) const NONE: Rules = Rules(0);
+    /// A region is or was sealed, or has a bound of its rights.
+    pub(in crate::space) const OF_REGIONS: Rules = Rules(1);
+    /// Memory that is no code becomes none.
+    pub(in crate::space) const NO_NEW_CODE: Rules = Rules(2);
+
+    /// Whether there are none.
+    #[inline]
+    pub(in crate::space) fn is_empty(self) -> bool {
+        self == Rules::NONE
+    }
+
+    /// Whether these are among them.
+    pub(in crate::space) fn has(self, rules: Rules) -> bool {
+        self.0 & rules.0 == rules.0
+    }
+
+    /// Those that spaces have that come of this one.
+    pub(in crate::space) fn inherited(self) -> Rules {
+        Rules(self.0 & Rules::NO_NEW_CODE.0)
+    }
 }
 
 impl<R: ReverseMap> Item for SpaceRecord<R> {
@@ -138,6 +169,7 @@ impl<R: ReverseMap> Item for SpaceRecord<R> {
             heap_end: AtomicU64::new(0),
             moving: AtomicU32::new(0),
             unflushed: AtomicU32::new(0),
+            rules: AtomicU32::new(0),
             has_stack: AtomicU32::new(0),
             link: AtomicU32::new(0),
             has_promoted: AtomicU32::new(0),
@@ -158,6 +190,23 @@ impl<R: ReverseMap> SpaceRecord<R> {
     /// Tasks that use the space.
     pub fn users(&self) -> u32 {
         self.users.load(Ordering::Acquire)
+    }
+
+    /// What no call may do in the space. Exact for the holder of its lock, or of a tract's, for what
+    /// lies there.
+    #[inline]
+    pub(in crate::space) fn rules(&self) -> Rules {
+        Rules(self.rules.load(Ordering::Relaxed))
+    }
+
+    /// Adds some.
+    pub(in crate::space) fn add_rules(&self, rules: Rules) {
+        self.rules.fetch_or(rules.0, Ordering::Relaxed);
+    }
+
+    /// The space begins with these.
+    pub(in crate::space) fn begin_rules(&self, rules: Rules) {
+        self.rules.store(rules.0, Ordering::Relaxed);
     }
 
     /// Whether there are tracts. Stays so for the holder of the lock, or of one of theirs.

@@ -7,7 +7,7 @@ use super::closed::Closed;
 use super::locked::{LockedSpace, UndividedSpace};
 use super::manager::Vm;
 use super::region::{Region, RegionView, Tagged, Traits};
-use super::spaces::Live;
+use super::spaces::{Live, Rules};
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{OutOfMemory, Relief};
 use crate::platform::Platform;
@@ -193,6 +193,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region.set(space.handle(), view, *tag);
         if view.traits.has(Traits::GROWS_DOWN) {
             space.has_stack.store(1, Ordering::Relaxed);
+        }
+        if view.traits.has_any(Traits::RULED) {
+            space.add_rules(Rules::OF_REGIONS);
         }
         if view.object != 0 {
             let regions = self.objects.regions(&self.regions, view.object);

@@ -1,5 +1,6 @@
 //! The laboratory around the `vellum` memory manager.
 
+pub mod advise;
 pub mod bench;
 pub mod built_in;
 pub mod cli;

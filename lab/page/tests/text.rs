@@ -74,8 +74,9 @@ fn nothing_on_a_page_comes_from_elsewhere() {
 /// Every text of a result replaced by one that is dangerous where it is not escaped.
 fn poisoned(value: &mut Value, poison: &str) {
     // Words that say what a result is, not how something is called.
-    const WORDS: [&str; 9] = [
-        "schema", "outcome", "less", "reasons", "verdict", "pass", "on", "is", "stack",
+    const WORDS: [&str; 12] = [
+        "schema", "outcome", "less", "reasons", "verdict", "pass", "on", "is", "stack", "audience",
+        "basis", "said",
     ];
     match value {
         Value::String(text) => *text = format!("{text}{poison}"),

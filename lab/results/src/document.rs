@@ -9,7 +9,8 @@ use thiserror::Error;
 
 use crate::history::Passage;
 use crate::{
-    Kind, Run, bench, compare, kolivas, linux, memory, plan, replay, reproduce, scale, sim, sweep,
+    Kind, Run, advise, bench, compare, kolivas, linux, memory, plan, replay, reproduce, scale, sim,
+    sweep,
 };
 
 /// A result as it is written.
@@ -58,6 +59,8 @@ impl<'r, R: Kind> Document<'r, R> {
 /// What one kind of result holds.
 #[derive(Clone, Debug)]
 pub enum Content {
+    /// `vellum advise`.
+    Advice(advise::Advice),
     /// `vellum compare`: two designs of the core.
     Compare(compare::Compare),
     /// `vellum bench`.
@@ -144,7 +147,8 @@ pub enum ReadError {
 }
 
 /// The schemas that can be read.
-pub const KNOWN: [&str; 17] = [
+pub const KNOWN: [&str; 18] = [
+    advise::Advice::SCHEMA,
     compare::Compare::SCHEMA,
     bench::Bench::SCHEMA,
     kolivas::Kolivas::SCHEMA,
@@ -208,6 +212,7 @@ impl Loaded {
 
 fn content(name: &str, schema: &str, value: Value) -> Result<Content, ReadError> {
     Ok(match schema {
+        advise::Advice::SCHEMA => Content::Advice(read(name, schema, value)?),
         compare::Compare::SCHEMA => Content::Compare(read(name, schema, value)?),
         bench::Bench::SCHEMA => Content::Bench(read(name, schema, value)?),
         kolivas::Kolivas::SCHEMA => Content::Kolivas(read(name, schema, value)?),

@@ -9,6 +9,7 @@
 //! them can still be read; fields that a reader does not know are ignored. To remove or
 //! redefine a field takes a new version.
 
+pub mod advise;
 pub mod bench;
 pub mod compare;
 mod document;

@@ -11,6 +11,7 @@ fn written(content: &Content) -> Value {
         serde_json::to_value(Document::new(result)).expect("plain data")
     }
     match content {
+        Content::Advice(result) => value(result),
         Content::Compare(result) => value(result),
         Content::Bench(result) => value(result),
         Content::Kolivas(result) => value(result),

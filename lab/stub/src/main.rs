@@ -146,10 +146,11 @@ fn become_keeper(slot: &Slot) {
     const PR_SET_CHILD_SUBREAPER: usize = 36;
     const PR_SET_THP_DISABLE: usize = 41;
     handle(slot, SIGTERM, vellum_orphaned);
+    let no_huge_pages = slot.mode.load(Relaxed) & MODE_HUGE == 0;
     for (what, value) in [
         (PR_SET_PDEATHSIG, SIGTERM),
         (PR_SET_CHILD_SUBREAPER, 1),
-        (PR_SET_THP_DISABLE, 1),
+        (PR_SET_THP_DISABLE, usize::from(no_huge_pages)),
     ] {
         // SAFETY: takes integers only.
         let set = unsafe { sys::call(sys::PRCTL, [what, value, 0, 0, 0, 0]) };

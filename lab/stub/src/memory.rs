@@ -9,11 +9,12 @@ use core::sync::atomic::Ordering::Relaxed;
 /// the stack, which is short.
 const AT_ONCE: usize = 64;
 
-pub fn memory(slot: &Slot, first: u64, rest: [u64; 3], empty: bool) {
+pub fn memory(slot: &Slot, first: u64, rest: [u64; 3], mode: u32) {
+    let empty = mode & MODE_EMPTY != 0;
     let address = page_of(first) as usize * PAGE;
     let bytes = rest[0] as usize * PAGE;
     let result = match op_of(first) {
-        op::MAP => map(first, rest, empty),
+        op::MAP => map(mode, first, rest),
         op::FILE_READ | op::FILE_WRITE | op::TRUNCATE => file(slot, first, rest, empty),
         _ if empty => 0,
         op::UNMAP => {
@@ -59,7 +60,21 @@ pub fn memory(slot: &Slot, first: u64, rest: [u64; 3], empty: bool) {
     }
 }
 
-fn map(first: u64, rest: [u64; 3], empty: bool) -> isize {
+/// Says whether a mapping is to have huge pages, if that is asked for.
+fn advise_huge(mode: u32, address: usize, bytes: usize) -> isize {
+    const HUGE: usize = 14;
+    const NO_HUGE: usize = 15;
+    let advice = match mode & (MODE_HUGE | MODE_SMALL) {
+        0 => return 0,
+        MODE_HUGE => HUGE,
+        _ => NO_HUGE,
+    };
+    // SAFETY: changes no contents.
+    unsafe { sys::call(sys::MADVISE, [address, bytes, advice, 0, 0, 0]) }
+}
+
+fn map(mode: u32, first: u64, rest: [u64; 3]) -> isize {
+    let empty = mode & MODE_EMPTY != 0;
     const SHARED: usize = 1;
     const PRIVATE: usize = 2;
     const FIXED: usize = 0x10;
@@ -97,6 +112,9 @@ fn map(first: u64, rest: [u64; 3], empty: bool) -> isize {
         ];
         // SAFETY: nothing of the stub lies in the range; the driver sees to that.
         result = unsafe { sys::call(sys::MMAP, arguments) };
+        if result >= 0 && flags & (PRIVATE | ANONYMOUS) == PRIVATE | ANONYMOUS {
+            result = advise_huge(mode, address, arguments[1]);
+        }
     }
     if flag(FLAG_FILE) {
         close(fd);

@@ -69,6 +69,10 @@ pub const TIMES: usize = 15;
 pub const MODE_EMPTY: u32 = 1;
 /// Time is taken by class.
 pub const MODE_TIMED: u32 = 2;
+/// Each private anonymous mapping is to have huge pages, wherever they fit.
+pub const MODE_HUGE: u32 = 4;
+/// Each private anonymous mapping is to have none; with a call for it, as for [`MODE_HUGE`].
+pub const MODE_SMALL: u32 = 8;
 
 /// What a word asks for. The words behind the first are named in brackets.
 pub mod op {

@@ -142,7 +142,7 @@ pub fn batch(slot: &'static Slot) {
                 while wait4(usize::MAX, 0) > 0 {}
                 end(0);
             }
-            op::MAP..=op::TRUNCATE => memory(slot, first, rest, empty),
+            op::MAP..=op::TRUNCATE => memory(slot, first, rest, mode),
             _ => give_up(slot, FATAL_WORD, -22),
         }
         place += op::words(op);

@@ -29,6 +29,8 @@ pub struct Usage {
     pub system_s: f64,
     /// Page faults that needed no input.
     pub faults: u64,
+    /// The largest resident set that one of its processes had, in bytes.
+    pub resident_bytes: u64,
     /// Times that a process had to give up its CPU.
     pub preempted: u64,
     /// Times that a process waited for something.
@@ -175,6 +177,7 @@ fn end_group(pid: libc::pid_t, group: Option<Group>) -> (ExitStatus, Usage) {
         user_s: seconds(usage.ru_utime),
         system_s: seconds(usage.ru_stime),
         faults: count(usage.ru_minflt),
+        resident_bytes: count(usage.ru_maxrss) << 10,
         preempted: count(usage.ru_nivcsw),
         slept: count(usage.ru_nvcsw),
     };

@@ -20,6 +20,7 @@ use vellum_terminal::progress::say;
 
 #[cfg(not(all(feature = "history", feature = "sweep")))]
 mod absent;
+pub mod advise;
 pub mod bench;
 #[cfg(feature = "simulation")]
 mod bench_sim;
@@ -129,6 +130,7 @@ commands! {
     Cut => cut::CutArgs,
     Import => import::ImportArgs,
     Export => export::ExportArgs,
+    Advise => advise::AdviseArgs,
     Replay => replay::ReplayArgs,
     Compare => compare::CompareArgs,
     Bench => bench::BenchArgs,

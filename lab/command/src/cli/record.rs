@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -14,6 +14,9 @@ use super::{Failure, size};
 use vellum_record::{Options, Overhead};
 use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::{AccessMarks, DEFAULT_LEVEL};
+
+/// Buffer for each CPU's events where nobody says how large.
+const BUFFER: usize = 8 << 20;
 
 const EXAMPLES: &str = "\
 The exit code is the command's own; 1 if the recording failed.
@@ -144,6 +147,40 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
     match recording.exit_code {
         0 => Ok(()),
         code => Err(Failure::silent(code)),
+    }
+}
+
+/// Records `command` into `output` for a command that goes on with it.
+///
+/// # Errors
+/// It cannot be recorded, events were lost, or the command itself failed.
+pub fn for_another(
+    command: &[OsString],
+    output: &Path,
+    style: Style,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let options = Options {
+        command: command.to_vec(),
+        output: output.to_path_buf(),
+        buffer: BUFFER,
+        allow_lost: false,
+        level: DEFAULT_LEVEL,
+        accesses: None,
+        style,
+    };
+    let recording = vellum_record::record(&options, interrupt)?;
+    if interrupt.requested() {
+        return Err(Failure::interrupted("interrupted while the command ran"));
+    }
+    if let Some(why) = recording.cut_short.or(recording.elsewhere) {
+        return Err(Failure::failed(why));
+    }
+    match recording.exit_code {
+        0 => Ok(()),
+        code => Err(Failure::failed(format!(
+            "the command ended with exit code {code}; there is no advice on a run that failed"
+        ))),
     }
 }
 

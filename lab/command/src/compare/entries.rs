@@ -71,6 +71,20 @@ fn rounds(clock: &dyn Clock, enter: fn()) -> impl Iterator<Item = f64> {
     (0..=ROUNDS).map(round).skip(1)
 }
 
+/// CPU times of `arm` in the core and of the entries that each slice stands for.
+pub fn with_entries(measured: &Measurement, price: &EntryCost, arm: usize) -> Samples {
+    let entered = &measured.entered[arm];
+    let entries = entered.iter().map(|each| price.of(each.traps, each.calls));
+    let entries: Vec<u64> = entries.map(|ns| ns.round() as u64).collect();
+    let with = |pass: &Pass| -> Vec<u64> {
+        let slices = pass.cpu_ns[arm].iter().zip(&entries);
+        slices.map(|(core, entries)| core + entries).collect()
+    };
+    let passes: Vec<Vec<u64>> = measured.passes.iter().map(with).collect();
+    let rows: Vec<&[u64]> = passes.iter().map(Vec::as_slice).collect();
+    Samples::from_passes(&rows)
+}
+
 /// What a measurement of two designs says if entries count.
 #[derive(Clone, Debug)]
 pub struct WithEntries {
@@ -95,18 +109,7 @@ impl WithEntries {
     /// The measurement is of another number of designs.
     pub fn new(measured: &Measurement, price: &EntryCost, method: &Method) -> WithEntries {
         let arms = [A, B, CONTROL];
-        let samples = arms.map(|arm| {
-            let entered = &measured.entered[arm];
-            let entries = entered.iter().map(|each| price.of(each.traps, each.calls));
-            let entries: Vec<u64> = entries.map(|ns| ns.round() as u64).collect();
-            let with = |pass: &Pass| -> Vec<u64> {
-                let slices = pass.cpu_ns[arm].iter().zip(&entries);
-                slices.map(|(core, entries)| core + entries).collect()
-            };
-            let passes: Vec<Vec<u64>> = measured.passes.iter().map(with).collect();
-            let rows: Vec<&[u64]> = passes.iter().map(Vec::as_slice).collect();
-            Samples::from_passes(&rows)
-        });
+        let samples = arms.map(|arm| with_entries(measured, price, arm));
         let contrast = Contrast::new(&samples, method);
         WithEntries {
             traps: arms.map(|arm| measured.entered[arm].iter().map(|each| each.traps).sum()),

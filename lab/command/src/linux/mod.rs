@@ -10,6 +10,7 @@
 //! subtracted ([`series`]). `docs/host-kernel.md` says what is and what is not
 //! comparable with the core; [`coverage`] says it beside every result.
 
+pub mod arms;
 pub mod coverage;
 pub mod entry;
 pub mod environment;

@@ -14,7 +14,9 @@ use super::files::ScratchFiles;
 use super::memory::Shared;
 use super::plan::{Ending, Plan, Step, TaskNumber};
 use super::process::{describe, faults_so_far, is_running, mapped_range, spawn};
-use super::protocol::{self, KEEPER, MODE_EMPTY, MODE_TIMED, Slot, TIMES, op};
+use super::protocol::{
+    self, KEEPER, MODE_EMPTY, MODE_HUGE, MODE_SMALL, MODE_TIMED, Slot, TIMES, op,
+};
 use super::sys;
 use crate::bench::host::HostError;
 use crate::replay::Class;
@@ -40,6 +42,11 @@ pub enum Mode {
     Full,
     /// The same processes, with the same batches, without memory operations.
     Empty,
+    /// Everything, with huge pages where they fit into private memory, as far as the host is set
+    /// to give them on request.
+    Huge,
+    /// Everything, with as many calls as [`Mode::Huge`], which ask for no huge pages.
+    Small,
 }
 
 /// Time of one class of operation.
@@ -89,6 +96,8 @@ pub fn replay(
     let flags = match mode {
         Mode::Full => 0,
         Mode::Empty => MODE_EMPTY,
+        Mode::Huge => MODE_HUGE,
+        Mode::Small => MODE_SMALL,
     };
     let flags = flags | if timed { MODE_TIMED } else { 0 };
     let mut tree = Tree::start(plan, files, flags, interrupt)?;

@@ -1,6 +1,7 @@
 //! The commands as a user meets them.
 
 mod accesses;
+mod advise;
 mod basics;
 mod bench;
 mod bench_files;

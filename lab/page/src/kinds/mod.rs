@@ -3,6 +3,7 @@
 //! A module takes one kind and gives its [`Shown`]: a title, the answer in a sentence,
 //! and sections. What several kinds have is in [`arms`].
 
+mod advise;
 mod arms;
 mod bench;
 mod compare;
@@ -123,6 +124,7 @@ pub fn picture(result: &Loaded) -> Option<Picture> {
 /// Shows a result.
 pub fn show(result: &Loaded) -> Shown {
     match &result.content {
+        Content::Advice(advice) => advise::show(advice),
         Content::Compare(compare) => compare::show(compare),
         Content::Bench(bench) => bench::show(bench),
         Content::Kolivas(kolivas) => kolivas::show(kolivas),

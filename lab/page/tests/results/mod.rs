@@ -5,7 +5,8 @@ use serde_json::Value;
 use vellum_results::Loaded;
 
 /// All of them.
-pub const ALL: [&str; 14] = [
+pub const ALL: [&str; 15] = [
+    "advise",
     "compare",
     "bench",
     "reproduce",

@@ -5,6 +5,7 @@
 //! `vellum host-forkfault`.
 
 mod measure;
+pub mod prices;
 pub mod program;
 mod sys;
 pub mod trap;
@@ -16,6 +17,7 @@ use std::str::FromStr;
 use clap::ValueEnum;
 
 pub use measure::measure;
+pub use prices::Round;
 pub use program::{Iteration, Kind, Placement, Program};
 pub use trap::TrapCost;
 
@@ -73,6 +75,20 @@ impl Helper {
         };
         let costs = self.lines(&program, interrupt)?;
         Ok(costs.first().copied().unwrap_or_default())
+    }
+
+    /// What single things cost here, by round.
+    ///
+    /// # Errors
+    /// As [`Helper::run`].
+    pub fn prices(&self, interrupt: &Interrupt) -> Result<Vec<Round>, HostError> {
+        let program = Program {
+            kind: Kind::Prices,
+            placement: Placement::Same,
+            loops: 1,
+            faults: 1,
+        };
+        self.lines(&program, interrupt)
     }
 
     fn lines<T: FromStr>(

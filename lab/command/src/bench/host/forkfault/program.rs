@@ -38,6 +38,8 @@ pub enum Kind {
     Exec,
     /// No children: what entering the kernel costs.
     Trap,
+    /// What single things cost that a program can do otherwise.
+    Prices,
 }
 
 /// On which CPUs things happen.
@@ -120,6 +122,9 @@ pub fn run(program: &Program, out: &mut impl Write) -> io::Result<()> {
     sys::pin(home)?;
     if program.kind == Kind::Trap {
         return super::trap::run(out);
+    }
+    if program.kind == Kind::Prices {
+        return super::prices::run(out);
     }
     let stride = sys::table_span();
     let write = program.kind == Kind::Write;
@@ -228,7 +233,7 @@ fn child(program: &Program, mapping: &Mapping, shared: &Shared, [home, away]: [u
             unsafe { libc::execv(path, arguments.as_ptr()) };
             status = 127;
         }
-        Kind::Exit | Kind::Trap => {}
+        Kind::Exit | Kind::Trap | Kind::Prices => {}
     }
     tell(2, sys::now_ns());
     // SAFETY: ends the process without running anything of the parent's.

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use types::Modules;
 
 /// Files of the types, in the order of the page.
-const FILES: [&str; 19] = [
+const FILES: [&str; 20] = [
     "document",
     "run",
+    "advise",
     "compare",
     "bench",
     "kolivas",

@@ -1,5 +1,6 @@
 //! Project chores: `cargo xtask --help`.
 
+mod advice;
 mod boot;
 mod c;
 mod command;
@@ -62,6 +63,9 @@ enum Chore {
     /// Build the documentation site: docs/, the other documents and the API documentation,
     /// with every link checked
     Site(site::Args),
+    /// Advise on real programs, run them under the settings that the advice is about, and write
+    /// docs/results/advise.md (needs root; switches huge pages, and restores them)
+    Advice(advice::Args),
     /// Make comparisons again and again, and say whether their intervals agree
     Repeat(repeat::Args),
     /// Test `vellum sweep --slurm` on a real cluster on this machine; installs Debian's
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
         Chore::Json(args) => json::run(&args),
         Chore::Deb(args) => deb::run(&args),
         Chore::Site(args) => site::run(&args),
+        Chore::Advice(args) => advice::run(&args),
         Chore::Repeat(args) => repeat::run(&args),
         Chore::Slurm => slurm::run(),
         Chore::ValidateSim(args) => validate_sim::run(&args),

@@ -117,7 +117,7 @@ fn a_sealed_region_stays_as_it_is() {
         }
         assert_eq!(regions(&vm, space.id()), there);
         // What it holds may change.
-        space.write(AT + 2 << 12, &[1; 8]).unwrap();
+        space.write((AT + 2) << 12, &[1; 8]).unwrap();
         space.lock(Vpn(AT + 2), 1).unwrap();
         space.unlock(Vpn(AT + 2), 1).unwrap();
         space.advise(Vpn(AT + 2), 1, Advice::DontNeed).unwrap();

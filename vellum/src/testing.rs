@@ -336,6 +336,13 @@ impl TestMachine {
         pages.keys().filter(|(owner, _)| *owner == store).count() as u64
     }
 
+    /// Whether a store has as many pages as it may; without a limit none is counted, which would
+    /// take as long as all else that tests of swap do.
+    fn is_full(&self, store: u64) -> bool {
+        let limit = self.swap_limit.load(Ordering::Relaxed);
+        limit != u64::MAX && self.stored_pages(store) >= limit
+    }
+
     /// Has `look` called in each flush from now on, while CPUs may still use
     /// what they are to forget.
     pub(crate) fn on_flush(&self, look: impl Fn() + Send + 'static) {
@@ -583,15 +590,14 @@ impl Store for TestMachine {
     }
 
     fn write_slot(&self, store: u64, slot: u64, frame: Pfn) -> Result<(), SlotError> {
-        if self.stored_pages(store) >= self.swap_limit.load(Ordering::Relaxed) {
+        if self.is_full(store) {
             return Err(SlotError::NoRoom);
         }
         Ok(self.write_page(store, slot, frame)?)
     }
 
     fn has_swap_room(&self, store: u64) -> bool {
-        !self.tells_room.load(Ordering::Relaxed)
-            || self.stored_pages(store) < self.swap_limit.load(Ordering::Relaxed)
+        !self.tells_room.load(Ordering::Relaxed) || !self.is_full(store)
     }
 
     fn slot_freed(&self, store: u64, slot: u64) {

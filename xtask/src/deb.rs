@@ -108,6 +108,7 @@ fn command_package(
     tree.build(
         root,
         architecture,
+        "-Zxz",
         &[("Depends", &needs), ("Recommends", "vellum-traces")],
         PURPOSE,
     )
@@ -127,7 +128,8 @@ fn traces_package(root: &Path, output_directory: &Path) -> Result<PathBuf, Strin
             tree.copy(&path, &format!("usr/share/vellum/traces/{name}"), 0o644)?;
         }
     }
-    tree.build(root, "all", &[("Enhances", "vellum")], TRACES)
+    // Traces are compressed.
+    tree.build(root, "all", "-Znone", &[("Enhances", "vellum")], TRACES)
 }
 
 /// The version of the C library here, with which the program was built.
@@ -193,6 +195,7 @@ impl Tree {
         &self,
         source: &Path,
         architecture: &str,
+        compression: &str,
         relations: &[(&str, &str)],
         description: &str,
     ) -> Result<PathBuf, String> {
@@ -219,7 +222,7 @@ impl Tree {
         let package = self
             .output
             .join(format!("{name}_{version}_{architecture}.deb"));
-        let build = ["--root-owner-group", "-Zxz", "--build"];
+        let build = ["--root-owner-group", compression, "--build"];
         output(
             Command::new("dpkg-deb")
                 .args(build)

@@ -8,6 +8,8 @@ use crate::{HEAD, ImportError, Input, foreign, lackey, perf_script, strace};
 pub enum Format {
     /// Lines of `perf script`
     PerfScript,
+    /// Lines of ftrace: `trace`, `trace_pipe`, `trace-cmd report`
+    Ftrace,
     /// Lines of `strace -f -ttt`
     Strace,
     /// Lines of `valgrind --tool=lackey --trace-mem=yes`
@@ -19,6 +21,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Format::PerfScript => "perf script",
+            Format::Ftrace => "ftrace",
             Format::Strace => "strace",
             Format::Lackey => "lackey",
         }
@@ -28,6 +31,7 @@ impl Format {
 /// What each kind looks like.
 const LOOKS: &str = "\
   perf-script  make  4711 [001]  12.345678: exceptions:page_fault_user: address=0x7f… ip=0x… error_code=0x6
+  ftrace       make-4711 [001] d....  12.345678: page_fault_user: address=0x7f… ip=0x… error_code=0x6
   strace       4711  1700000000.123456 munmap(0x7f…, 4096) = 0
   lackey        S 1ffeffe7e,8";
 
@@ -115,6 +119,7 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
     let text = String::from_utf8_lossy(head);
     let mut counts = [
         (Format::PerfScript, 0),
+        (Format::Ftrace, 0),
         (Format::Strace, 0),
         (Format::Lackey, 0),
     ];
@@ -122,6 +127,7 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
         for (format, count) in &mut counts {
             let looks = match format {
                 Format::PerfScript => perf_script::looks_like(line),
+                Format::Ftrace => perf_script::looks_like_ftrace(line),
                 Format::Strace => strace::looks_like(line),
                 Format::Lackey => lackey::looks_like(line),
             };
@@ -129,7 +135,7 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
         }
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let [(best, most), (_, second), _] = counts;
+    let [(best, most), (_, second), ..] = counts;
     if let Some((kind, lines)) = foreign::kind(&text)
         && lines > most as usize
     {
@@ -167,6 +173,14 @@ mod tests {
                 "my prog (x) 4711/4712  12.345678: PERF_RECORD_EXIT(1:2):(3:4)",
                 Format::PerfScript,
             ),
+            (
+                "  demo-930   [003] d...  6288.896762: page_fault_user: address=0x1 ip=0x2 error_code=0x7\n",
+                Format::Ftrace,
+            ),
+            (
+                "cpus=4\n  my demo-930   [003]  6288.896762: sys_enter_brk: brk: 0x0\n",
+                Format::Ftrace,
+            ),
             ("4711  1700000000.123456 brk(NULL) = 0x1000", Format::Strace),
             (
                 "[pid  4711] 12:00:01.5 +++ exited with 0 +++",
@@ -194,14 +208,6 @@ mod tests {
     #[test]
     fn kinds_that_are_not_read_are_named() {
         for (text, name) in [
-            (
-                "  demo-930   [003] d...  6288.896762: page_fault_user: address=0x1 ip=0x2 error_code=0x7\n",
-                "trace_pipe",
-            ),
-            (
-                "cpus=4\n  my demo-930   [003]  6288.896762: sys_enter_brk: brk: 0x0\n",
-                "trace-cmd",
-            ),
             (
                 "monitoring_start: 0 ns\ntarget_id: 0\nnr_regions: 1\n563ebaa00000-563ebc99e000(  31.617 MiB): 1\n",
                 "DAMON",

@@ -3,15 +3,13 @@
 /// A kind of text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Foreign {
-    Ftrace,
     Damon,
     Drmemtrace,
     PerfDump,
     PerfTrace,
 }
 
-const KINDS: [Foreign; 5] = [
-    Foreign::Ftrace,
+const KINDS: [Foreign; 4] = [
     Foreign::Damon,
     Foreign::Drmemtrace,
     Foreign::PerfDump,
@@ -22,10 +20,6 @@ impl Foreign {
     /// What it is, and what to do instead.
     pub fn what(self) -> &'static str {
         match self {
-            Foreign::Ftrace => {
-                "text of ftrace (trace_pipe, trace-cmd report), which is not read; record the same \
-                 events with perf record and print them with perf script"
-            }
             Foreign::Damon => {
                 "what DAMON saw (damo report), which is not read: it tells how often regions are \
                  used, not by whom and when"
@@ -45,7 +39,6 @@ impl Foreign {
     /// Whether a line is of this kind.
     pub fn looks_like(self, line: &str) -> bool {
         match self {
-            Foreign::Ftrace => is_ftrace(line),
             Foreign::Damon => is_damon(line),
             Foreign::Drmemtrace => is_drmemtrace(line),
             Foreign::PerfDump => {
@@ -65,30 +58,6 @@ pub fn kind(text: &str) -> Option<(Foreign, usize)> {
     let counts = KINDS.map(|kind| (kind, count(kind)));
     let most = counts.into_iter().max_by_key(|(_, count)| *count)?;
     (most.1 > 0).then_some(most)
-}
-
-/// `name-930   [003] d...  6288.896762: event: fields`.
-pub fn is_ftrace(line: &str) -> bool {
-    let Some((who, rest)) = line.split_once(" [") else {
-        return false;
-    };
-    let task = who.trim_end().trim_end_matches([')', '-']);
-    let task = task.rsplit_once('-').or_else(|| {
-        // With option record-tgid: `name-930   (    930) [003]`.
-        let (task, _) = task.rsplit_once('(')?;
-        task.trim_end().rsplit_once('-')
-    });
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let words = || rest.split_whitespace().take(3);
-    task.is_some_and(|(_, id)| digits(id))
-        && words()
-            .next()
-            .and_then(|cpu| cpu.strip_suffix(']'))
-            .is_some_and(digits)
-        && words().skip(1).any(|word| {
-            let time = word.strip_suffix(':').and_then(|time| time.split_once('.'));
-            time.is_some_and(|(seconds, fraction)| digits(seconds) && digits(fraction))
-        })
 }
 
 fn is_damon(line: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Traces from what other tools printed: `perf script`, `strace`, valgrind's
+//! Traces from what other tools printed: `perf script`, ftrace, `strace`, valgrind's
 //! lackey.
 //!
 //! Each importer turns lines into the records that the recorder knows, and the
@@ -152,7 +152,12 @@ fn run(
     let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let mut counted = memory::Counting::new(sink);
     let report = match format {
-        Format::PerfScript => perf_script::import(inputs, &mut counted, watch),
+        Format::PerfScript => {
+            perf_script::import(inputs, perf_script::Printer::Perf, &mut counted, watch)
+        }
+        Format::Ftrace => {
+            perf_script::import(inputs, perf_script::Printer::Ftrace, &mut counted, watch)
+        }
         Format::Strace => strace::import(inputs, options.touch_limit, &mut counted, watch),
         Format::Lackey => lackey::import(inputs, &mut counted, watch),
     }?;

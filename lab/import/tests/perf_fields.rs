@@ -388,25 +388,3 @@ fn a_share_of_damaged_lines_that_cannot_be_innocent_is_an_error() {
         assert!(error.contains(part), "{error}");
     }
 }
-
-#[test]
-fn text_of_ftrace_is_named_whether_its_kind_was_asked_for_or_not() {
-    let text = "\
-            demo-930   [003] d...  6288.896762: page_fault_user: address=0x55bc6c5557d0 ip=0x7ff74f7aa84c error_code=0x7
-            demo-930   [003] d...  6288.896810: page_fault_user: address=0x55bc6c5506a0 ip=0x55bc6b805177 error_code=0x7
-";
-    for format in [None, Some(Format::PerfScript)] {
-        let options = Options {
-            format,
-            ..Options::default()
-        };
-        let error = import_text(text.as_bytes(), &options)
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(
-            error.contains("ftrace (trace_pipe, trace-cmd report)"),
-            "{error}"
-        );
-    }
-}

@@ -11,9 +11,12 @@ use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{Access, Event, EventKind, TraceWriter};
 
 const PAGE: u64 = 4096;
-const FIXTURES: [(&str, Format); 6] = [
+const FIXTURES: [(&str, Format); 9] = [
     ("perf-script-records.txt", Format::PerfScript),
     ("perf-script-raw.txt", Format::PerfScript),
+    ("ftrace.txt", Format::Ftrace),
+    ("ftrace-raw.txt", Format::Ftrace),
+    ("trace-cmd.txt", Format::Ftrace),
     ("strace.txt", Format::Strace),
     ("strace-y.txt", Format::Strace),
     ("strace-seccomp.txt", Format::Strace),

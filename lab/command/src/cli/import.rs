@@ -21,6 +21,8 @@ and what it has to make up, is in docs/import-export.md.
 Text to import is made like this (the whole list of events is in docs/import-export.md):
   perf record -d -e exceptions:page_fault_user,syscalls:sys_enter_mmap,… -- make
   perf script --show-task-events --show-mmap-events > perf.txt
+  trace-cmd record -e exceptions -e sched_process_* -e task_newtask -e syscalls:sys_*_mmap … make
+  trace-cmd report > ftrace.txt        # or the kernel's own trace and trace_pipe
   strace -f -ttt -y --seccomp-bpf -e trace=%memory,%process,%desc -o strace.txt make
   valgrind --tool=lackey --trace-mem=yes --log-file=lackey.txt ls
 
@@ -30,7 +32,7 @@ Examples:
   strace -f -ttt -y make 2>&1 >/dev/null | vellum import - -o build.vellum --from strace
   vellum import lackey.txt -o ls.vellum --strict";
 
-/// Make a trace of text that perf script, strace or valgrind's lackey printed
+/// Make a trace of text that perf script, ftrace, strace or valgrind's lackey printed
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ImportArgs {

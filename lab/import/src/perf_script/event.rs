@@ -170,7 +170,7 @@ pub fn program(rest: &str) -> &str {
 }
 
 /// The event's name as far as it is one.
-fn event_name(event: &str) -> String {
+pub fn event_name(event: &str) -> String {
     let name: String = event.chars().take(60).collect();
     format!("events {name}")
 }

@@ -179,7 +179,7 @@ fn id(text: &str) -> Option<i64> {
 }
 
 /// `12.345678:` in nanoseconds.
-fn time(token: &str) -> Option<u64> {
+pub fn time(token: &str) -> Option<u64> {
     seconds(token.strip_suffix(':')?)
 }
 

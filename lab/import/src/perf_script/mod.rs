@@ -1,4 +1,4 @@
-//! `perf script` text with the events that the recorder uses.
+//! `perf script` text with the events that the recorder uses, and text of ftrace with the same.
 //!
 //! Lines may come with or without the process id, with `PERF_RECORD_…` lines
 //! (`--show-task-events --show-mmap-events`) or with `sched:` events only, with
@@ -11,13 +11,14 @@ mod comment;
 mod doubt;
 mod event;
 mod exec;
+mod ftrace;
 mod line;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::feed::Feed;
-use crate::foreign::{self, Foreign};
 use crate::report::Report;
 use crate::{Format, ImportError, Input, Watch, each_line, notes};
 use calls::creation;
@@ -25,6 +26,7 @@ use comment::Comments;
 use doubt::{Ends, PlainFaults, Times};
 use event::{Event, Not};
 use exec::Held;
+use ftrace::Told;
 use line::Line;
 use vellum_record::{Body, Record, Sample, Sink};
 
@@ -40,14 +42,28 @@ pub(crate) fn looks_like(line: &str) -> bool {
     line::split(line).is_some() || line::lacking(line).is_some()
 }
 
+/// Whether a line is one of ftrace.
+pub(crate) fn looks_like_ftrace(line: &str) -> bool {
+    ftrace::looks_like(line)
+}
+
+/// Who printed the text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Printer {
+    Perf,
+    Ftrace,
+}
+
 /// Imports the inputs as one text.
 pub(crate) fn import(
     inputs: Vec<Input>,
+    printer: Printer,
     sink: &mut dyn Sink,
     watch: &mut Watch<'_>,
 ) -> Result<Report, ImportError> {
     let mut importer = Importer {
         feed: Feed::new(sink),
+        printer,
         comments: Comments::default(),
         origin_ns: None,
         last_ns: 0,
@@ -59,6 +75,7 @@ pub(crate) fn import(
         held: HashMap::new(),
         replaying: false,
         unknown_flags: 0,
+        lost: 0,
         times: Times::default(),
         ends: Ends::default(),
         plain_faults: PlainFaults::default(),
@@ -78,13 +95,18 @@ pub(crate) fn import(
     comments.apply(header);
     if !own {
         header.invisible.extend(report.notes.iter().cloned());
-        notes::fill_in(header, Format::PerfScript, &report);
+        let format = match printer {
+            Printer::Perf => Format::PerfScript,
+            Printer::Ftrace => Format::Ftrace,
+        };
+        notes::fill_in(header, format, &report);
     }
     Ok(report)
 }
 
 struct Importer<'a> {
     feed: Feed<'a>,
+    printer: Printer,
     comments: Comments,
     origin_ns: Option<u64>,
     last_ns: u64,
@@ -103,6 +125,8 @@ struct Importer<'a> {
     replaying: bool,
     /// Creations whose flags do not show.
     unknown_flags: u64,
+    /// Events that ftrace had no room for.
+    lost: u64,
     times: Times,
     ends: Ends,
     plain_faults: PlainFaults,
@@ -120,8 +144,7 @@ impl Importer<'_> {
             }
             return Ok(());
         }
-        let Some(line) = line::split(text) else {
-            self.no_event(text);
+        let Some(line) = self.split(text) else {
             return Ok(());
         };
         if !self.replaying {
@@ -132,10 +155,17 @@ impl Importer<'_> {
                 .skip("events inside a virtual machine (perf script -F +machine_pid)");
             return Ok(());
         }
-        if line.rest.starts_with("syscalls:") {
+        let words = match self.printer {
+            Printer::Perf => Ok(Cow::Borrowed(line.rest)),
+            Printer::Ftrace => ftrace::in_words_of_perf(line.rest),
+        };
+        if words
+            .as_ref()
+            .is_ok_and(|words| words.starts_with("syscalls:"))
+        {
             self.feed.translator.calls_by_name();
         }
-        match event::parse(line.rest) {
+        match words.as_deref().map_err(Not::clone).and_then(event::parse) {
             Ok(event) => return self.dispatch(text, &line, event),
             Err(Not::Concerned(what)) => self.feed.pass_over(&what),
             Err(Not::Whole(what)) => self.feed.skip(&what),
@@ -144,12 +174,33 @@ impl Importer<'_> {
         Ok(())
     }
 
+    /// Takes a line apart. One that is no event is counted as what it is.
+    fn split<'t>(&mut self, text: &'t str) -> Option<Line<'t>> {
+        if self.printer == Printer::Perf {
+            let line = line::split(text);
+            if line.is_none() {
+                self.no_event(text);
+            }
+            return line;
+        }
+        match ftrace::split(text) {
+            Told::Event(line) => return Some(line),
+            Told::Lost(count) => self.lost = self.lost.saturating_add(count),
+            Told::Lacking(what) => self.feed.skip(what),
+            Told::Other(what) => self.feed.pass_over(what),
+            Told::Unknown => self
+                .feed
+                .skip("not a line of ftrace, or one that ends early"),
+        }
+        None
+    }
+
     /// A line that tells neither who nor when.
     fn no_event(&mut self, text: &str) {
         if let Some(what) = line::lacking(text) {
             self.feed.skip(what);
-        } else if foreign::is_ftrace(text) {
-            self.feed.skip(Foreign::Ftrace.what());
+        } else if ftrace::looks_like(text) {
+            self.feed.skip("lines of ftrace (import them on their own)");
         } else if text.starts_with([' ', '\t']) {
             self.feed.pass_over("lines of call chains");
         } else if text.starts_with('|') {
@@ -376,6 +427,10 @@ impl Importer<'_> {
                 self.unknown_flags
             ));
         }
-        Ok((report, self.comments, noticed.lost))
+        Ok((
+            report,
+            self.comments,
+            noticed.lost.saturating_add(self.lost),
+        ))
     }
 }

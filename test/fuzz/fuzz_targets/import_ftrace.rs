@@ -1,0 +1,23 @@
+//! Whatever the text is, importing it as text of ftrace ends in a trace that keeps the
+//! rules of traces, or in an error.
+//!
+//! ```text
+//! mkdir -p test/fuzz/corpus/import_ftrace
+//! cp lab/import/tests/fixtures/ftrace*.txt lab/import/tests/fixtures/trace-cmd.txt test/fuzz/corpus/import_ftrace/
+//! cargo +nightly fuzz run --fuzz-dir test/fuzz import_ftrace test/fuzz/corpus/import_ftrace test/fuzz/seeds/import_ftrace -- -rss_limit_mb=1024 -max_len=65536
+//! ```
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vellum_import::{Format, Options, import_text};
+
+fuzz_target!(|text: &[u8]| {
+    let options = Options {
+        format: Some(Format::Ftrace),
+        ..Options::default()
+    };
+    if let Ok((_, imported, report)) = import_text(text, &options) {
+        assert!(!imported.events().is_empty());
+        assert!(report.skips() <= report.lines * 4);
+    }
+});

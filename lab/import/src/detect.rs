@@ -1,6 +1,6 @@
 //! Which tool printed a text.
 
-use crate::{HEAD, ImportError, Input, foreign, lackey, perf_script, strace};
+use crate::{HEAD, ImportError, Input, drmemtrace, foreign, lackey, perf_script, strace};
 
 /// A kind of text that can be imported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +14,8 @@ pub enum Format {
     Strace,
     /// Lines of `valgrind --tool=lackey --trace-mem=yes`
     Lackey,
+    /// Lines of `drrun -t drmemtrace -tool view` (DynamoRIO)
+    Drmemtrace,
 }
 
 impl Format {
@@ -24,6 +26,7 @@ impl Format {
             Format::Ftrace => "ftrace",
             Format::Strace => "strace",
             Format::Lackey => "lackey",
+            Format::Drmemtrace => "drmemtrace",
         }
     }
 }
@@ -33,7 +36,8 @@ const LOOKS: &str = "\
   perf-script  make  4711 [001]  12.345678: exceptions:page_fault_user: address=0x7f… ip=0x… error_code=0x6
   ftrace       make-4711 [001] d....  12.345678: page_fault_user: address=0x7f… ip=0x… error_code=0x6
   strace       4711  1700000000.123456 munmap(0x7f…, 4096) = 0
-  lackey        S 1ffeffe7e,8";
+  lackey        S 1ffeffe7e,8
+  drmemtrace   14  3:  4711 write  8 byte(s) @ 0x7f… by PC 0x…";
 
 /// Binary files that are taken for text by mistake, and what to do.
 const BINARY: [(&[u8], &str); 8] = [
@@ -46,8 +50,9 @@ const BINARY: [(&[u8], &str); 8] = [
     (b"\x7fELF", "it is a program"),
     (
         b"\x1f\x8b",
-        "it is compressed; decompress it: zcat FILE | vellum import - (a trace of drmemtrace and a \
-         recording of damo stay what they are, which is not read)",
+        "it is compressed; decompress it: zcat FILE | vellum import - (a trace of drmemtrace is made \
+         text by its view tool: drrun -t drmemtrace -tool view -indir DIRECTORY; a recording of damo \
+         is not read)",
     ),
     (
         b"\x28\xb5\x2f\xfd",
@@ -55,11 +60,13 @@ const BINARY: [(&[u8], &str); 8] = [
     ),
     (
         b"PK\x03\x04",
-        "it is a zip archive; a trace of drmemtrace (DynamoRIO) is one, and is not read",
+        "it is a zip archive; if it is a trace of drmemtrace (DynamoRIO), make text of it: drrun -t \
+         drmemtrace -tool view -indir DIRECTORY",
     ),
     (
         b"\x19\x00\x00\x00",
-        "it looks like a trace of drmemtrace (DynamoRIO), which is not read",
+        "it looks like a trace of drmemtrace (DynamoRIO); make text of it: drrun -t drmemtrace -tool \
+         view -indir DIRECTORY",
     ),
     (
         b"damon_recfmt_ver",
@@ -122,6 +129,7 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
         (Format::Ftrace, 0),
         (Format::Strace, 0),
         (Format::Lackey, 0),
+        (Format::Drmemtrace, 0),
     ];
     for line in text.lines() {
         for (format, count) in &mut counts {
@@ -130,6 +138,7 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
                 Format::Ftrace => perf_script::looks_like_ftrace(line),
                 Format::Strace => strace::looks_like(line),
                 Format::Lackey => lackey::looks_like(line),
+                Format::Drmemtrace => drmemtrace::looks_like(line),
             };
             *count += u32::from(looks);
         }
@@ -187,6 +196,14 @@ mod tests {
                 Format::Strace,
             ),
             ("munmap(0x7f0000000000, 4096) = 0", Format::Strace),
+            (
+                "          10           1:     1671643 ifetch       3 byte(s) @ 0x00007f non-branch",
+                Format::Drmemtrace,
+            ),
+            (
+                "     2: T1671643 read  8 byte(s) @ 0x1 by PC 0x2",
+                Format::Drmemtrace,
+            ),
             ("I  0401ab70,3", Format::Lackey),
             (" S 1fff000748,8", Format::Lackey),
         ] {
@@ -213,14 +230,6 @@ mod tests {
                 "DAMON",
             ),
             ("[{\"kdamond_idx\": 0, \"snapshots\": []}]", "DAMON"),
-            (
-                "           1           0:     1671643 <marker: version 3>\n          10           1:     1671643 ifetch       3 byte(s) @ 0x00007f non-branch\n",
-                "drmemtrace",
-            ),
-            (
-                "     1: T1671643 <marker: version 3>\n     2: T1671643 read  8 byte(s) @ 0x1 by PC 0x2\n",
-                "drmemtrace",
-            ),
             (
                 "0x1a8 [0x28]: event: 79\n.\n. ... raw event: size 40 bytes\n0 1105900999 0x1f0 [0x38]: PERF_RECORD_COMM exec: demo:7/7\n0 1105901045 0x228 [0x60]: PERF_RECORD_SAMPLE(IP, 0x1): 7/7: 0x0 period: 1 addr: 0\n",
                 "perf script -D",

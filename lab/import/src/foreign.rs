@@ -4,17 +4,11 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Foreign {
     Damon,
-    Drmemtrace,
     PerfDump,
     PerfTrace,
 }
 
-const KINDS: [Foreign; 4] = [
-    Foreign::Damon,
-    Foreign::Drmemtrace,
-    Foreign::PerfDump,
-    Foreign::PerfTrace,
-];
+const KINDS: [Foreign; 3] = [Foreign::Damon, Foreign::PerfDump, Foreign::PerfTrace];
 
 impl Foreign {
     /// What it is, and what to do instead.
@@ -23,10 +17,6 @@ impl Foreign {
             Foreign::Damon => {
                 "what DAMON saw (damo report), which is not read: it tells how often regions are \
                  used, not by whom and when"
-            }
-            Foreign::Drmemtrace => {
-                "a trace of drmemtrace (DynamoRIO), which is not read; lackey text tells the same: \
-                 valgrind --tool=lackey --trace-mem=yes"
             }
             Foreign::PerfDump => "the raw dump of perf script -D; leave out -D",
             Foreign::PerfTrace => {
@@ -40,7 +30,6 @@ impl Foreign {
     pub fn looks_like(self, line: &str) -> bool {
         match self {
             Foreign::Damon => is_damon(line),
-            Foreign::Drmemtrace => is_drmemtrace(line),
             Foreign::PerfDump => {
                 line.contains("]: PERF_RECORD_") || line.starts_with(". ... raw event: size ")
             }
@@ -78,18 +67,4 @@ fn is_damon(line: &str) -> bool {
     .any(|key| line.starts_with(key))
         || (line.contains("\"kdamond") && line.contains('{'))
         || region().unwrap_or(false)
-}
-
-/// `1: T4711 ifetch …`, `1  0:  4711 <marker: …>`.
-fn is_drmemtrace(line: &str) -> bool {
-    let Some((number, rest)) = line.split_once(": ") else {
-        return false;
-    };
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let Some((thread, rest)) = rest.trim_start().split_once(' ') else {
-        return false;
-    };
-    number.split_whitespace().all(digits)
-        && digits(thread.strip_prefix(['T', 'W']).unwrap_or(thread))
-        && (rest.trim_start().starts_with("<marker: ") || rest.contains(" byte(s) @ 0x"))
 }

@@ -1,14 +1,16 @@
 //! Traces from what other tools printed: `perf script`, ftrace, `strace`, valgrind's
-//! lackey.
+//! lackey, the view tool of DynamoRIO's drmemtrace.
 //!
 //! Each importer turns lines into the records that the recorder knows, and the
 //! recorder's own translation makes events of them; only touches that no tool
-//! reported are made here (`strace` and `lackey` say how). Whatever the
+//! reported are made here (`strace` and `accesses` say how). Whatever the
 //! text is, an import ends in a trace that keeps the rules of traces or in an
 //! error; memory stays proportional to what the text tells, and each line that
 //! the trace lacks is accounted for in the [`Report`].
 
+mod accesses;
 mod detect;
+mod drmemtrace;
 mod feed;
 mod foreign;
 mod lackey;
@@ -160,6 +162,7 @@ fn run(
         }
         Format::Strace => strace::import(inputs, options.touch_limit, &mut counted, watch),
         Format::Lackey => lackey::import(inputs, &mut counted, watch),
+        Format::Drmemtrace => drmemtrace::import(inputs, &mut counted, watch),
     }?;
     if counted.events() == 0 {
         return Err(ImportError::Nothing {

@@ -572,3 +572,70 @@ x 7/7 6.000000: exceptions:page_fault_user: address=0x2000 ip=0x0 error_code=0x6
             .any(|note| note.starts_with("1 lines were earlier"))
     );
 }
+
+/// Two threads, in the words of two versions of the view tool.
+#[test]
+fn drmemtrace_accesses_become_faults_at_the_times_of_their_timestamps() {
+    let text = "\
+Output format:
+<--record#-> <--instr#->: <---tid---> <record details>
+------------------------------------------------------------
+           1           0:        4711 <marker: version 6>
+           2           0:        4711 <marker: timestamp 13319413770947383>
+           3           0:        4711 <marker: tid 7 on core 10>
+           4           1:        4711 ifetch       8 byte(s) @ 0x0000000000401012 48 8d 34 25 00 20 40 lea    0x00402000 -> %rsi
+           4           1:        4711                                             00
+           5           2:        4711 read         8 byte(s) @ 0x00007fff8044fffc by PC 0x0000000000401016
+           6           2:        4711 <marker: timestamp 13319413770947400>
+           6           2:        4711 <marker: trace start for system call number 39>
+           6           2:        4711 ifetch       1 byte(s) @ 0x00000000deadbe00 90                   nop
+           6           2:        4711 read         8 byte(s) @ 0xffffffff81000000 by PC 0x00000000deadbe00
+           6           2:        4711 <marker: trace end for system call number 39>
+           7           2:        4712 <marker: timestamp 13319413770947390>
+           8           3:        4712 write        4 byte(s) @ 0x00007fff80450000 by PC 0x0000000000401016
+           9           3:        4712 <thread 8 exited>
+          10           3:        4711 <marker: timestamp 13319413770947500>
+View tool results:
+              3 : total instructions
+";
+    let workloads = text
+        .replace(" 4711 ", " W0.T4711 ")
+        .replace(" 4712 ", " W0.T4712 ");
+    for text in [text, &workloads] {
+        let (format, imported, report) = import(text.as_bytes());
+        assert_eq!(
+            (format, report.skipped.len()),
+            (Format::Drmemtrace, 0),
+            "{report:?}"
+        );
+        let tasks = &imported.header().tasks;
+        assert_eq!(tasks.len(), 2);
+        assert_eq!((tasks[1].pid, tasks[1].process), (4712, 4711));
+        let faults: Vec<_> = imported
+            .events()
+            .iter()
+            .filter_map(|event| match event.kind {
+                EventKind::Fault {
+                    address,
+                    access,
+                    present,
+                    ..
+                } => Some((event.time_us, event.task.0, address, access, present)),
+                _ => None,
+            })
+            .collect();
+        let (stack, next) = (0x7fff_8044_f000, 0x7fff_8045_0000);
+        assert_eq!(
+            faults,
+            [
+                (0, 0, 0x40_1000, Access::Execute, false),
+                // It lies across two pages.
+                (0, 0, stack, Access::Read, false),
+                (0, 0, next, Access::Read, false),
+                (17, 1, next, Access::Write, true),
+            ]
+        );
+        assert_eq!(clone_flags(&imported), [0x3d_0f00]);
+        assert_eq!(imported.events().last().unwrap().time_us, 117);
+    }
+}

@@ -1,6 +1,6 @@
 //! Which tool printed a text.
 
-use crate::{HEAD, ImportError, Input, drmemtrace, foreign, lackey, perf_script, strace};
+use crate::{HEAD, ImportError, Input, drmemtrace, foreign, lackey, perf_script, smaps, strace};
 
 /// A kind of text that can be imported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,8 @@ pub enum Format {
     Lackey,
     /// Lines of `drrun -t drmemtrace -tool view` (DynamoRIO)
     Drmemtrace,
+    /// A dump of `/proc/PID/smaps`
+    Smaps,
 }
 
 impl Format {
@@ -27,6 +29,7 @@ impl Format {
             Format::Strace => "strace",
             Format::Lackey => "lackey",
             Format::Drmemtrace => "drmemtrace",
+            Format::Smaps => "smaps",
         }
     }
 }
@@ -37,7 +40,8 @@ const LOOKS: &str = "\
   ftrace       make-4711 [001] d....  12.345678: page_fault_user: address=0x7f… ip=0x… error_code=0x6
   strace       4711  1700000000.123456 munmap(0x7f…, 4096) = 0
   lackey        S 1ffeffe7e,8
-  drmemtrace   14  3:  4711 write  8 byte(s) @ 0x7f… by PC 0x…";
+  drmemtrace   14  3:  4711 write  8 byte(s) @ 0x7f… by PC 0x…
+  smaps        7f…000-7f…000 r-xp 00002000 fe:00 325835   /usr/bin/make";
 
 /// Binary files that are taken for text by mistake, and what to do.
 const BINARY: [(&[u8], &str); 8] = [
@@ -130,6 +134,7 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
         (Format::Strace, 0),
         (Format::Lackey, 0),
         (Format::Drmemtrace, 0),
+        (Format::Smaps, 0),
     ];
     for line in text.lines() {
         for (format, count) in &mut counts {
@@ -139,6 +144,7 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
                 Format::Strace => strace::looks_like(line),
                 Format::Lackey => lackey::looks_like(line),
                 Format::Drmemtrace => drmemtrace::looks_like(line),
+                Format::Smaps => smaps::looks_like(line),
             };
             *count += u32::from(looks);
         }
@@ -203,6 +209,10 @@ mod tests {
             (
                 "     2: T1671643 read  8 byte(s) @ 0x1 by PC 0x2",
                 Format::Drmemtrace,
+            ),
+            (
+                "1000-3000 rw-p 00000000 00:00 0\nRss:       4 kB",
+                Format::Smaps,
             ),
             ("I  0401ab70,3", Format::Lackey),
             (" S 1fff000748,8", Format::Lackey),

@@ -1,5 +1,5 @@
 //! Traces from what other tools printed: `perf script`, ftrace, `strace`, valgrind's
-//! lackey, the view tool of DynamoRIO's drmemtrace.
+//! lackey, the view tool of DynamoRIO's drmemtrace, and `/proc/PID/smaps`.
 //!
 //! Each importer turns lines into the records that the recorder knows, and the
 //! recorder's own translation makes events of them; only touches that no tool
@@ -19,6 +19,7 @@ mod memory;
 mod notes;
 pub mod perf_script;
 mod report;
+mod smaps;
 mod strace;
 
 use std::io;
@@ -163,6 +164,7 @@ fn run(
         Format::Strace => strace::import(inputs, options.touch_limit, &mut counted, watch),
         Format::Lackey => lackey::import(inputs, &mut counted, watch),
         Format::Drmemtrace => drmemtrace::import(inputs, &mut counted, watch),
+        Format::Smaps => smaps::import(inputs, &mut counted, watch),
     }?;
     if counted.events() == 0 {
         return Err(ImportError::Nothing {

@@ -26,6 +26,7 @@ Text to import is made like this (the whole list of events is in docs/import-exp
   strace -f -ttt -y --seccomp-bpf -e trace=%memory,%process,%desc -o strace.txt make
   valgrind --tool=lackey --trace-mem=yes --log-file=lackey.txt ls
   drrun -t drmemtrace -tool view -indir DIRECTORY > drmemtrace.txt
+  cat /proc/PID/smaps > smaps.txt      # a process as it is at one moment
 
 Examples:
   vellum import perf.txt -o build.vellum
@@ -33,7 +34,7 @@ Examples:
   strace -f -ttt -y make 2>&1 >/dev/null | vellum import - -o build.vellum --from strace
   vellum import lackey.txt -o ls.vellum --strict";
 
-/// Make a trace of text that perf script, ftrace, strace, lackey or drmemtrace printed
+/// Make a trace of text of perf script, ftrace, strace, lackey, drmemtrace or smaps
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ImportArgs {

@@ -8,7 +8,7 @@ use super::memory::PhysicalMemory;
 use super::request::{OutOfMemory, Request};
 use crate::addr::Pfn;
 use crate::platform::{GroupId, Machine};
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 
 /// Why there is no frame for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,31 +159,38 @@ impl<P: Machine> PhysicalMemory<P> {
             .begin(limit, &|spins| self.platform.relax(spins))
     }
 
-    /// Takes back what CPUs have in stock of a group. The caller is not pinned.
-    pub(crate) fn take_stocks(&self, id: GroupId) -> bool {
+    /// Takes back what CPUs have in stock of a group.
+    pub(crate) fn take_stocks(&self, unpinned: Unpinned<'_>, id: GroupId) -> bool {
         self.groups().is_some_and(|groups| {
             let relax = |spins| self.platform.relax(spins);
-            groups.take_stocks(id, &relax, &|| self.wait_for_pins())
+            let wait = |unpinned: Unpinned<'_>| self.wait_for_pins(unpinned);
+            groups.take_stocks(unpinned, id, &relax, &wait)
         })
     }
 
-    /// Gives a group another limit; false if there is no such group. The caller is not pinned.
-    pub(crate) fn set_group_limit(&self, id: GroupId, limit: u64) -> bool {
+    /// Gives a group another limit; false if there is no such group.
+    pub(crate) fn set_group_limit(&self, unpinned: Unpinned<'_>, id: GroupId, limit: u64) -> bool {
         self.groups().is_some_and(|groups| {
             let relax = |spins| self.platform.relax(spins);
-            groups.set_limit(id, limit, &relax, &|| self.wait_for_pins())
+            let wait = |unpinned: Unpinned<'_>| self.wait_for_pins(unpinned);
+            groups.set_limit(unpinned, (id, limit), &relax, &wait)
         })
     }
 
-    /// Ends a group ([`Groups::end`]). The caller is not pinned.
-    pub(crate) fn end_group(&self, id: GroupId, move_pages: impl FnOnce()) -> Option<bool> {
+    /// Ends a group ([`Groups::end`]).
+    pub(crate) fn end_group(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: GroupId,
+        move_pages: impl FnOnce(Unpinned<'_>),
+    ) -> Option<bool> {
         let relax = |spins| self.platform.relax(spins);
-        let move_all = || {
+        let wait = |unpinned: Unpinned<'_>| self.wait_for_pins(unpinned);
+        let move_all = |unpinned: Unpinned<'_>| {
             self.end_dirty_pages(id.place());
-            move_pages();
+            move_pages(unpinned);
         };
-        self.groups()?
-            .end(id, &relax, &|| self.wait_for_pins(), move_all)
+        self.groups()?.end(unpinned, id, &relax, &wait, move_all)
     }
 
     /// Checks the groups' charges while nothing else runs.

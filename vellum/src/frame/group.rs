@@ -21,7 +21,7 @@ use crate::addr::Pfn;
 use crate::platform::GroupId;
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::name;
-use crate::sync::{CachePadded, PerCpu, Pin};
+use crate::sync::{CachePadded, PerCpu, Pin, Unpinned};
 
 /// Groups that there are at most, the root among them.
 const GROUPS: usize = GroupId::MOST;
@@ -296,8 +296,8 @@ impl Group {
     }
 }
 
-/// How groups begin and end, and what they may have. The caller is not pinned; `wait` returns when
-/// all pins that were there when it was called have ended.
+/// How groups begin and end, and what they may have. `wait` returns when all pins that were there
+/// when it was called have ended.
 impl Groups {
     /// Does `change` while nobody else changes groups.
     fn alone<T>(&self, relax: &dyn Fn(u32), change: impl FnOnce() -> T) -> T {
@@ -331,10 +331,10 @@ impl Groups {
     }
 
     /// Takes what CPUs have in stock of a group, and leaves the group without batches.
-    fn collect(&self, place: usize, wait: &dyn Fn()) {
+    fn collect(&self, unpinned: Unpinned<'_>, place: usize, wait: &dyn Fn(Unpinned<'_>)) {
         let group = &self.groups[place];
         group.batch.store(0, Ordering::SeqCst);
-        wait();
+        wait(unpinned);
         for stock in self.stocks.iter() {
             let word = stock.0.load(Ordering::Acquire);
             if place_in(word) != place || pages_in(word) == 0 {
@@ -351,12 +351,18 @@ impl Groups {
     }
 
     /// Takes back what CPUs have in stock of a group. False if there is no such group.
-    pub(super) fn take_stocks(&self, id: GroupId, relax: &dyn Fn(u32), wait: &dyn Fn()) -> bool {
+    pub(super) fn take_stocks(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: GroupId,
+        relax: &dyn Fn(u32),
+        wait: &dyn Fn(Unpinned<'_>),
+    ) -> bool {
         self.alone(relax, || {
             let Some(group) = self.find(id) else {
                 return false;
             };
-            self.collect(id.place(), wait);
+            self.collect(unpinned, id.place(), wait);
             let limit = group.limit.load(Ordering::Relaxed);
             group.batch.store(self.batch_for(limit), Ordering::Release);
             true
@@ -366,17 +372,17 @@ impl Groups {
     /// Gives a group another limit. False if there is no such group.
     pub(super) fn set_limit(
         &self,
-        id: GroupId,
-        limit: u64,
+        unpinned: Unpinned<'_>,
+        (id, limit): (GroupId, u64),
         relax: &dyn Fn(u32),
-        wait: &dyn Fn(),
+        wait: &dyn Fn(Unpinned<'_>),
     ) -> bool {
         self.alone(relax, || {
             let Some(group) = self.find(id) else {
                 return false;
             };
             group.limit.store(limit, Ordering::Relaxed);
-            self.collect(id.place(), wait);
+            self.collect(unpinned, id.place(), wait);
             group.batch.store(self.batch_for(limit), Ordering::Release);
             true
         })
@@ -426,10 +432,11 @@ impl Groups {
     /// spaces in it, `None` if there is no such group.
     pub(super) fn end(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: GroupId,
         relax: &dyn Fn(u32),
-        wait: &dyn Fn(),
-        move_pages: impl FnOnce(),
+        wait: &dyn Fn(Unpinned<'_>),
+        move_pages: impl FnOnce(Unpinned<'_>),
     ) -> Option<bool> {
         self.alone(relax, || {
             let group = self.find(id)?;
@@ -440,7 +447,7 @@ impl Groups {
             if closed.is_err() {
                 return Some(false);
             }
-            self.collect(id.place(), wait);
+            self.collect(unpinned.reborrow(), id.place(), wait);
             let place = id.place() as u8;
             for byte in &self.of_frames {
                 if byte.load(Ordering::Relaxed) == place
@@ -452,10 +459,10 @@ impl Groups {
                 }
             }
             // Whoever freed a frame meanwhile has uncharged it, too.
-            wait();
+            wait(unpinned.reborrow());
             let usage = group.charged.usage.load(Ordering::Acquire);
             debug_assert!(usage == 0, "a group that has ended is charged for {usage}");
-            move_pages();
+            move_pages(unpinned);
             group.members.store(VACANT, Ordering::Release);
             Some(true)
         })

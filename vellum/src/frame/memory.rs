@@ -25,12 +25,12 @@ use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
-use crate::platform::{CpuId, IoError, Machine, WindowSlot};
+use crate::platform::{CpuId, IoError, Machine, Platform, WindowSlot};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
 use crate::sync::report::name;
-use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SleepLock};
+use crate::sync::{CachePadded, Epochs, PerCpu, Pin, PinHost, SleepHost, SleepLock, Unpinned};
 
 /// Retirements of one CPU after which it tries to move the epoch on, at least.
 const ADVANCE_INTERVAL: u32 = 32;
@@ -91,6 +91,18 @@ impl<P: Machine> PinHost for PhysicalMemory<P> {
 
     fn close_window(&self, cpu: CpuId, slot: WindowSlot) {
         self.end_window(cpu, slot);
+    }
+}
+
+impl<P: Platform> SleepHost for PhysicalMemory<P> {
+    type Platform = P;
+
+    fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    fn pin(&self) -> Pin<'_> {
+        self.pin()
     }
 }
 
@@ -215,6 +227,22 @@ impl<P: Machine> PhysicalMemory<P> {
         (pin, taken)
     }
 
+    /// [`PhysicalMemory::pin`] for a caller who may sleep, and cannot as long as the pin lives.
+    #[inline]
+    pub(crate) fn pin_by<'a>(&'a self, _unpinned: &'a Unpinned<'_>) -> Pin<'a> {
+        self.pin()
+    }
+
+    /// [`PhysicalMemory::pin_and_try`], likewise.
+    #[inline]
+    pub(crate) fn pin_by_and_try<'a>(
+        &'a self,
+        _unpinned: &'a Unpinned<'_>,
+        lock: &SleepLock,
+    ) -> (Pin<'a>, bool) {
+        self.pin_and_try(lock)
+    }
+
     /// Whether a pin is this memory's. The CPU of another's may be one that somebody
     /// else is pinned to here, who then uses the same lists.
     #[inline]
@@ -236,23 +264,31 @@ impl<P: Machine> PhysicalMemory<P> {
         self.table.frames(first, count)
     }
 
+    /// The proof of a call that begins and may sleep, unless whoever calls the manager is pinned.
+    pub(crate) fn unless_pinned(&self) -> Option<Unpinned<'_>> {
+        (!self.pin().is_nested()).then(Unpinned::at_door)
+    }
+
     /// Waits until every pin has ended that is there now. Whoever is pinned later sees what the
-    /// caller, who is not pinned, stored before.
+    /// caller stored before.
     ///
     /// # Panics
-    /// If the caller is pinned, and would wait for itself.
-    pub(crate) fn wait_for_pins(&self) {
-        self.pin().assert_ends();
+    /// If whoever calls the manager is pinned, and would wait for itself.
+    pub(crate) fn wait_for_pins(&self, unpinned: Unpinned<'_>) {
+        self.pin_by(&unpinned).assert_ends();
         self.epochs
-            .wait_for_pins(|spins| self.platform.relax(spins));
+            .wait_for_pins(unpinned, |spins| self.platform.relax(spins));
     }
 
     /// The platform, to be asked for what may sleep.
     ///
     /// # Errors
-    /// [`IoError`] if the caller is pinned.
-    pub(crate) fn unpinned_platform(&self) -> Result<&P, IoError> {
-        match self.pin().is_nested() {
+    /// [`IoError`] if whoever calls the manager is pinned.
+    pub(crate) fn unpinned_platform<'a>(
+        &'a self,
+        unpinned: Unpinned<'a>,
+    ) -> Result<&'a P, IoError> {
+        match self.pin_by(&unpinned).is_nested() {
             true => Err(IoError),
             false => Ok(&self.platform),
         }

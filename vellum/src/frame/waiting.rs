@@ -9,9 +9,9 @@
 
 use super::memory::PhysicalMemory;
 use crate::platform::{CpuId, Machine};
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 use crate::sync::limbo::Limbo;
+use crate::sync::{Pin, Unpinned};
 
 /// Turns in which a CPU waits for others to end what they are at.
 const PATIENCE: u32 = 1 << 16;
@@ -47,11 +47,11 @@ impl<P: Machine> PhysicalMemory<P> {
 
     /// Waits until frames that wait for their epoch are free: all that do so now on this CPU and
     /// on idle ones, as far as that takes no longer than others take to end what they are at.
-    /// Returns how many have become free. A caller who is pinned would wait for itself, and gets
-    /// none.
+    /// Returns how many have become free. Whoever calls the manager pinned would wait for itself,
+    /// and gets none.
     #[cold]
     #[inline(never)]
-    pub(crate) fn wait_for_frames(&self) -> u64 {
+    pub(crate) fn wait_for_frames(&self, unpinned: Unpinned<'_>) -> u64 {
         let stamp = self.epochs.stamp();
         let before = self.waiting();
         let mut freed = 0;
@@ -59,7 +59,7 @@ impl<P: Machine> PhysicalMemory<P> {
             if self.waiting() == 0 {
                 break;
             }
-            let pin = self.pin();
+            let pin = self.pin_by(&unpinned);
             if pin.is_nested() {
                 return 0;
             }
@@ -89,10 +89,10 @@ impl<P: Machine> PhysicalMemory<P> {
 
     /// Waits until what was given back to arenas can be used, as far as that takes no longer than
     /// others take to end what they are at.
-    pub(crate) fn wait_for_epochs(&self) {
+    pub(crate) fn wait_for_epochs(&self, unpinned: Unpinned<'_>) {
         let mut moved = 0;
         for turn in 0..PATIENCE {
-            let has_moved = self.pin().epochs().try_advance();
+            let has_moved = self.pin_by(&unpinned).epochs().try_advance();
             moved += u32::from(has_moved);
             if moved == EPOCHS {
                 break;
@@ -110,13 +110,13 @@ impl<P: Machine> PhysicalMemory<P> {
         }
     }
 
-    /// What calls do that have retired frames, without a pin or a lock: they wait if too many of
+    /// What calls do that have retired frames, without a lock: they wait if too many of
     /// them wait for their epoch.
     #[inline]
-    pub(crate) fn heed_crowd(&self) {
+    pub(crate) fn heed_crowd(&self, unpinned: Unpinned<'_>) {
         if self.crowd.load(Ordering::Relaxed) != 0 {
             self.crowd.store(0, Ordering::Relaxed);
-            self.wait_for_frames();
+            self.wait_for_frames(unpinned);
         }
     }
 

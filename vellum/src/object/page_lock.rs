@@ -17,7 +17,7 @@ use crate::frame::{PageFlags, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering, fence, fence_after_exchange};
 use crate::sync::report::{Kind, report_lock};
-use crate::sync::{Pin, WaitTable};
+use crate::sync::{Pin, Unpinned, WaitTable};
 
 /// Frames for each queue of the table.
 const FRAMES_PER_QUEUE: usize = 256;
@@ -124,13 +124,13 @@ impl PageLocks {
         self.queues.get((hash >> 16) as usize & last)
     }
 
-    /// Sleeps until the lock may be free, if it is not. The caller, who holds a reference, is not
-    /// pinned; `pin` pins its CPU for as long as its result lives. Returns whether it has slept.
-    pub fn wait<'p, P: Platform>(
+    /// Sleeps until the lock may be free, if it is not. The caller holds a reference. Returns
+    /// whether it has slept.
+    pub fn wait<P: Platform>(
         &self,
+        unpinned: Unpinned<'_>,
         memory: &PhysicalMemory<P>,
         page: Pfn,
-        pin: &dyn Fn() -> Pin<'p>,
     ) -> bool {
         let frame = memory.frame(page).page();
         report_lock(Kind::LockAwaited, frame.lock_word());
@@ -139,7 +139,7 @@ impl PageLocks {
             fence(Ordering::SeqCst);
         }
         let key = u64::from(page.0);
-        let has_slept = (self.waits).sleep_if(key, memory.platform(), pin, &mut |_| {
+        let has_slept = (self.waits).sleep_if(unpinned, key, memory, &mut |_| {
             frame.set(PageFlags::WAITERS);
             frame.has(PageFlags::LOCKED)
         });

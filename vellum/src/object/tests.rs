@@ -16,8 +16,8 @@ use crate::design::RegionIndex;
 use crate::frame::{FailAt, PageFlags, PhysicalMemory, Request};
 use crate::platform::GroupId;
 use crate::slab::{Arena, ArenaMaker, Handle};
-use crate::sync::Pin;
 use crate::sync::atomic::AtomicBool;
+use crate::sync::{Pin, Unpinned};
 use crate::testing::{Rng, TestMachine, run_on};
 use crate::tree::IntervalItem;
 
@@ -171,7 +171,7 @@ fn a_page_lock_has_one_holder_and_waiters_that_look_again() {
         locks.unlock(&memory, &memory.pin(), lock.expect("it is held"));
     };
     assert_eq!(locks.try_lock(&memory, page), None);
-    let wait = || locks.wait(&memory, page, &|| memory.pin());
+    let wait = || locks.wait(Unpinned::at_door(), &memory, page);
     let machine = memory.platform();
     machine.run(&[&|| assert!(wait(), "the lock is held"), &|| {
         assert!(memory.frame(page).page().has(PageFlags::WAITERS));

@@ -22,7 +22,7 @@ use super::lists::{GroupLists, Lists, OF_KIND, newcomers_of};
 use super::shrink::{LOT, Lot};
 use super::{Evictor, PageKind, Reclaim, Rule, Scope, Set, Taken, To};
 use crate::addr::Pfn;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 
 /// Generations of a kind of page, at most.
 pub(super) const GENERATIONS: usize = 4;
@@ -201,15 +201,26 @@ impl Reclaim {
     /// Walks the page tables of each group of a scope of which as many pages have come since its
     /// last walk as newcomers may be: uses are noted, and what was used up to now is a generation
     /// of its own.
-    pub(super) fn walk_if_due(&self, evictor: &dyn Evictor, scope: Scope) {
+    pub(super) fn walk_if_due(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        evictor: &dyn Evictor,
+        scope: Scope,
+    ) {
         if let Some(ages) = self.lists.ages() {
             for group in self.groups_in(scope) {
-                self.walk_group_if_due(evictor, ages, group);
+                self.walk_group_if_due(unpinned.reborrow(), evictor, ages, group);
             }
         }
     }
 
-    fn walk_group_if_due(&self, evictor: &dyn Evictor, ages: &Ages, group: usize) {
+    fn walk_group_if_due(
+        &self,
+        unpinned: Unpinned<'_>,
+        evictor: &dyn Evictor,
+        ages: &Ages,
+        group: usize,
+    ) {
         let scope = Scope::Group(group);
         let nodes = 0..self.lists.nodes();
         let listed = |node| PageKind::ALL.map(|kind| self.listed_in(scope, node, kind));
@@ -219,9 +230,10 @@ impl Reclaim {
         let Some(now) = ages.begin_walk(group, due) else {
             return;
         };
-        self.lists.open_generations(&evictor.pin(), group, now);
+        self.lists
+            .open_generations(&evictor.pin_by(&unpinned), group, now);
         // A page may be charged to another group than that of the space.
-        let walked = evictor.walk((group, now), &mut |page| {
+        let walked = evictor.walk(unpinned, (group, now), &mut |page| {
             let number = self.lists.number(page);
             ages.note_use(number, self.lists.group_of(number));
         });
@@ -237,6 +249,7 @@ impl Reclaim {
     /// looks at all.
     pub(super) fn scan_generations(
         &self,
+        mut unpinned: Unpinned<'_>,
         evictor: &dyn Evictor,
         (set, kind): (Set, PageKind),
         count: u64,
@@ -245,12 +258,19 @@ impl Reclaim {
     ) -> u64 {
         let mut done = Lot::default();
         if forced {
-            let lists = self.lists.in_order(&evictor.pin(), (set, kind));
+            let lists = self.lists.in_order(&evictor.pin_by(&unpinned), (set, kind));
             for list in lists {
                 let end = done.scanned + self.lists.length_of(set, list);
                 while done.scanned < end && done.freed < want {
                     let most = self.lot(set, kind).min((end - done.scanned) as usize);
-                    if !self.scan_aged(evictor, (set, kind), From::All(list), most, &mut done) {
+                    if !self.scan_aged(
+                        unpinned.reborrow(),
+                        evictor,
+                        (set, kind),
+                        From::All(list),
+                        most,
+                        &mut done,
+                    ) {
                         break;
                     }
                 }
@@ -267,7 +287,14 @@ impl Reclaim {
             };
             let before = done.freed;
             let most = self.lot(set, kind).min((count - done.scanned) as usize);
-            if !self.scan_aged(evictor, (set, kind), from, most, &mut done) {
+            if !self.scan_aged(
+                unpinned.reborrow(),
+                evictor,
+                (set, kind),
+                from,
+                most,
+                &mut done,
+            ) {
                 break;
             }
             in_vain = matches!(from, From::Oldest) && done.freed == before;
@@ -279,6 +306,7 @@ impl Reclaim {
     /// Looks at the oldest `most` pages of one list. False if there was none.
     fn scan_aged(
         &self,
+        mut unpinned: Unpinned<'_>,
         evictor: &dyn Evictor,
         (set, kind): (Set, PageKind),
         from: From,
@@ -290,7 +318,7 @@ impl Reclaim {
         };
         let mut pages = [Pfn::NONE; LOT];
         let (count, younger_from) = {
-            let (pin, pages) = (evictor.pin(), &mut pages[..most]);
+            let (pin, pages) = (evictor.pin_by(&unpinned), &mut pages[..most]);
             let newcomers = newcomers_of(kind);
             match from {
                 From::Newcomers => {
@@ -330,7 +358,7 @@ impl Reclaim {
                 To::Generation(kind, last_use)
             } else {
                 let taken = match self.whose(evictor, set, page) {
-                    Whose::Own => evictor.take(page, kind, rule),
+                    Whose::Own => evictor.take(unpinned.reborrow(), page, kind, rule),
                     Whose::Others => Taken::Kept,
                     Whose::Nobodys => Taken::Gone,
                 };
@@ -358,7 +386,7 @@ impl Reclaim {
             stay += 1;
         }
         self.lists
-            .put_back(&evictor.pin(), set, count, &back[..stay]);
+            .put_back(&evictor.pin_by(&unpinned), set, count, &back[..stay]);
         count > 0
     }
 }

@@ -8,8 +8,8 @@ use super::lists::{LISTS, Lists, OF_KIND, newcomers_of};
 use super::stats::GroupCounts;
 use super::{Evictor, PageKind, Reclaim, Scope, Set};
 use crate::addr::Pfn;
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, Unpinned};
 
 /// Whose page is in a frame that was on lists of a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,9 +92,10 @@ impl Reclaim {
 
     /// The group in a place has ended, and nothing is charged to it any more: the root has what is
     /// on its lists.
-    pub(crate) fn give_to_root(&self, evictor: &dyn Evictor, group: usize) {
+    pub(crate) fn give_to_root(&self, unpinned: Unpinned<'_>, evictor: &dyn Evictor, group: usize) {
         for node in 0..self.lists.nodes() {
-            self.lists.give_to_root(&evictor.pin(), node, group);
+            self.lists
+                .give_to_root(&evictor.pin_by(&unpinned), node, group);
         }
     }
 

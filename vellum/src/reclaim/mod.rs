@@ -56,7 +56,7 @@ use crate::frame::{AuditError, Groups, Kind, MemoryView, ObjectFlags, PageFlags}
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{CachePadded, Crew, Pin};
+use crate::sync::{CachePadded, Crew, Pin, Unpinned};
 use stats::Counts;
 
 /// The whole, of which swappiness is a part: at half of it files and private pages are alike.
@@ -146,20 +146,21 @@ pub(crate) enum Cooled {
 }
 
 /// Who takes pages out of memory: what lies below reclaim, as it needs it. The caller of
-/// each is not pinned and holds no lock but ranges of objects.
+/// each holds no lock but ranges of objects.
 pub(crate) trait Evictor {
-    /// Binds the caller to its CPU.
-    fn pin(&self) -> Pin<'_>;
+    /// Binds the caller to its CPU, who cannot sleep as long as the pin lives.
+    fn pin_by<'a>(&'a self, unpinned: &'a Unpinned<'_>) -> Pin<'a>;
 
     /// Has a page that came to the old end of its list leave, if it may and the rule lets it.
-    fn take(&self, page: Pfn, kind: PageKind, rule: Rule) -> Taken;
+    fn take(&self, unpinned: Unpinned<'_>, page: Pfn, kind: PageKind, rule: Rule) -> Taken;
 
     /// Takes the accessed marks of the entries that map an active page.
     fn cool(&self, page: Pfn, kind: PageKind) -> Cooled;
 
     /// Takes the accessed marks of the entries of the spaces of a group, and tells which frames
     /// they map. With the group's place comes the number of its walk.
-    fn walk(&self, walk: (usize, u32), used: &mut dyn FnMut(Pfn)) -> Walked;
+    fn walk(&self, unpinned: Unpinned<'_>, walk: (usize, u32), used: &mut dyn FnMut(Pfn))
+    -> Walked;
 
     /// Whether a frame has no page that is mapped, cached or in use otherwise.
     fn is_unused(&self, page: Pfn) -> bool;
@@ -167,18 +168,18 @@ pub(crate) trait Evictor {
     /// Whether pages that only swap could hold can leave.
     fn can_swap(&self) -> bool;
 
-    /// Waits until the frames of pages that have left are free. Not pinned.
-    fn wait_for_frames(&self);
+    /// Waits until the frames of pages that have left are free.
+    fn wait_for_frames(&self, unpinned: Unpinned<'_>);
 
     /// Waits until every pin has ended that is there now. Whoever is pinned later sees what the
     /// caller stored before.
-    fn wait_for_pins(&self);
+    fn wait_for_pins(&self, unpinned: Unpinned<'_>);
 
     /// [`Crew::end`] of those who reclaim.
     fn reclaim_ended(&self) -> u32;
 
     /// [`Crew::wait_for_another`] of those who reclaim.
-    fn wait_for_reclaimer(&self, ended: u32) -> bool;
+    fn wait_for_reclaimer(&self, unpinned: Unpinned<'_>, ended: u32) -> bool;
 }
 
 /// The lists of a manager, and what was done with them.

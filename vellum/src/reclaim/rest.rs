@@ -80,8 +80,8 @@ impl Rest {
         }
     }
 
-    /// The caller, who is not pinned, is about to take pages off the node's lists, until the
-    /// result is dropped. Returns as well whether this ends the node's rest.
+    /// The caller is about to take pages off the node's lists, until the result is dropped. Returns
+    /// as well whether this ends the node's rest.
     pub(super) fn disturb(&self, wait_for_pins: impl FnOnce()) -> (Disturbed<'_>, bool) {
         let Rest(word) = self;
         let mut before = word.load(Ordering::Relaxed);

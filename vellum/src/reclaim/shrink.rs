@@ -4,6 +4,7 @@ use super::groups::Whose;
 use super::lists::list_of;
 use super::{ALL, Cooled, Evictor, PageKind, Reclaim, Rule, Scope, Set, Taken, To};
 use crate::addr::Pfn;
+use crate::sync::Unpinned;
 
 /// Pages taken off a list at once.
 pub(super) const LOT: usize = 32;
@@ -31,11 +32,17 @@ pub(super) struct Lot {
 impl Reclaim {
     /// Has up to about `want` pages of a node leave memory, and waits until their frames are free;
     /// returns how many have left.
-    pub(crate) fn shrink_node(&self, evictor: &dyn Evictor, node: usize, want: u64) -> u64 {
+    pub(crate) fn shrink_node(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        evictor: &dyn Evictor,
+        node: usize,
+        want: u64,
+    ) -> u64 {
         self.reclaimers.begin();
-        let freed = self.shrink(evictor, Scope::All, node, want);
+        let freed = self.shrink(unpinned.reborrow(), evictor, Scope::All, node, want);
         if freed > 0 {
-            evictor.wait_for_frames();
+            evictor.wait_for_frames(unpinned);
         }
         evictor.reclaim_ended();
         freed
@@ -44,14 +51,21 @@ impl Reclaim {
     /// Has up to about `want` pages of a scope on a node leave memory; returns how many have. The
     /// last pass looks at every page and takes used ones, too: if there is a page that can leave,
     /// and nobody else has taken it, this is not 0.
-    fn shrink(&self, evictor: &dyn Evictor, scope: Scope, node: usize, want: u64) -> u64 {
+    fn shrink(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        evictor: &dyn Evictor,
+        scope: Scope,
+        node: usize,
+        want: u64,
+    ) -> u64 {
         let rest = self.lists.rests.of(node);
-        let (_disturbed, was_at_rest) = rest.disturb(|| evictor.wait_for_pins());
+        let (_disturbed, was_at_rest) = rest.disturb(|| evictor.wait_for_pins(unpinned.reborrow()));
         if was_at_rest {
             self.lists.count_unseen(node);
         }
-        self.lists.settle(&evictor.pin());
-        self.walk_if_due(evictor, scope);
+        self.lists.settle(&evictor.pin_by(&unpinned));
+        self.walk_if_due(unpinned.reborrow(), evictor, scope);
         let mut freed = 0;
         for shift in (0..=PASSES).rev() {
             for (kind, share) in self.shares(evictor, scope) {
@@ -76,7 +90,14 @@ impl Reclaim {
                     };
                     let least = (LOT as u64 * listed).div_ceil(all.max(listed));
                     let count = (listed >> shift).max(least);
-                    freed += self.scan_set(evictor, (set, kind), count, most, shift == 0);
+                    freed += self.scan_set(
+                        unpinned.reborrow(),
+                        evictor,
+                        (set, kind),
+                        count,
+                        most,
+                        shift == 0,
+                    );
                     if freed >= want {
                         return freed;
                     }
@@ -97,6 +118,7 @@ impl Reclaim {
     /// Looks at up to `count` pages of a group until `want` have left.
     fn scan_set(
         &self,
+        unpinned: Unpinned<'_>,
         evictor: &dyn Evictor,
         of: (Set, PageKind),
         count: u64,
@@ -104,8 +126,8 @@ impl Reclaim {
         forced: bool,
     ) -> u64 {
         match self.lists.ages() {
-            None => self.scan(evictor, of, count, want, forced),
-            Some(_) => self.scan_generations(evictor, of, count, want, forced),
+            None => self.scan(unpinned, evictor, of, count, want, forced),
+            Some(_) => self.scan_generations(unpinned, evictor, of, count, want, forced),
         }
     }
 
@@ -114,6 +136,7 @@ impl Reclaim {
     /// none if others have made room meanwhile. None if no page can leave.
     pub(crate) fn shrink_all(
         &self,
+        mut unpinned: Unpinned<'_>,
         evictor: &dyn Evictor,
         scope: Scope,
         first: usize,
@@ -122,15 +145,15 @@ impl Reclaim {
         let before = self.reclaimed_in(scope);
         for _ in 0..PATIENCE {
             self.reclaimers.begin();
-            let freed = self.shrink_each(evictor, scope, first, want);
+            let freed = self.shrink_each(unpinned.reborrow(), evictor, scope, first, want);
             if freed > 0 {
-                evictor.wait_for_frames();
+                evictor.wait_for_frames(unpinned.reborrow());
             }
             let ended = evictor.reclaim_ended();
             if freed > 0 || self.reclaimed_in(scope) != before {
                 return Some(freed);
             }
-            if !evictor.wait_for_reclaimer(ended) {
+            if !evictor.wait_for_reclaimer(unpinned.reborrow(), ended) {
                 break;
             }
         }
@@ -138,11 +161,24 @@ impl Reclaim {
     }
 
     /// [`Reclaim::shrink`] of every node.
-    fn shrink_each(&self, evictor: &dyn Evictor, scope: Scope, first: usize, want: u64) -> u64 {
+    fn shrink_each(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        evictor: &dyn Evictor,
+        scope: Scope,
+        first: usize,
+        want: u64,
+    ) -> u64 {
         let nodes = self.lists.nodes();
         let mut freed = 0;
         for step in 0..nodes {
-            freed += self.shrink(evictor, scope, (first + step) % nodes, want - freed);
+            freed += self.shrink(
+                unpinned.reborrow(),
+                evictor,
+                scope,
+                (first + step) % nodes,
+                want - freed,
+            );
             if freed >= want {
                 break;
             }
@@ -153,6 +189,7 @@ impl Reclaim {
     /// Looks at up to `count` inactive pages, the oldest first, until `want` have left.
     fn scan(
         &self,
+        mut unpinned: Unpinned<'_>,
         evictor: &dyn Evictor,
         (set, kind): (Set, PageKind),
         count: u64,
@@ -165,10 +202,17 @@ impl Reclaim {
             // At last every page is looked at, also if those that are inactive cannot leave.
             let active = self.lists.length(set, kind, true);
             if active > inactive || forced && active > 0 {
-                self.deactivate(evictor, (set, kind));
+                self.deactivate(unpinned.reborrow(), evictor, (set, kind));
             }
             let most = self.lot(set, kind).min((count - done.scanned) as usize);
-            if !self.scan_lot(evictor, (set, kind), most, forced, &mut done) {
+            if !self.scan_lot(
+                unpinned.reborrow(),
+                evictor,
+                (set, kind),
+                most,
+                forced,
+                &mut done,
+            ) {
                 break;
             }
         }
@@ -192,6 +236,7 @@ impl Reclaim {
     /// Looks at the oldest `most` inactive pages. False if there was none.
     fn scan_lot(
         &self,
+        mut unpinned: Unpinned<'_>,
         evictor: &dyn Evictor,
         (set, kind): (Set, PageKind),
         most: usize,
@@ -200,9 +245,9 @@ impl Reclaim {
     ) -> bool {
         let mut pages = [Pfn::NONE; LOT];
         let list = list_of(kind, false);
-        let count = self
-            .lists
-            .take_oldest(&evictor.pin(), set, list, &mut pages[..most]);
+        let count =
+            self.lists
+                .take_oldest(&evictor.pin_by(&unpinned), set, list, &mut pages[..most]);
         let rule = match forced {
             true => Rule::Forced,
             false => Rule::Inactive,
@@ -212,7 +257,7 @@ impl Reclaim {
         for &page in &pages[..count] {
             done.scanned += 1;
             let taken = match self.whose(evictor, set, page) {
-                Whose::Own => evictor.take(page, kind, rule),
+                Whose::Own => evictor.take(unpinned.reborrow(), page, kind, rule),
                 Whose::Others => Taken::Kept,
                 Whose::Nobodys => Taken::Gone,
             };
@@ -239,18 +284,23 @@ impl Reclaim {
             stay += 1;
         }
         self.lists
-            .put_back(&evictor.pin(), set, count, &back[..stay]);
+            .put_back(&evictor.pin_by(&unpinned), set, count, &back[..stay]);
         count > 0
     }
 
     /// Has the oldest active pages become inactive, those aside that calls have used again.
-    fn deactivate(&self, evictor: &dyn Evictor, (set, kind): (Set, PageKind)) {
+    fn deactivate(
+        &self,
+        unpinned: Unpinned<'_>,
+        evictor: &dyn Evictor,
+        (set, kind): (Set, PageKind),
+    ) {
         let mut pages = [Pfn::NONE; LOT];
         let active = list_of(kind, true);
         let most = self.lot(set, kind);
-        let count = self
-            .lists
-            .take_oldest(&evictor.pin(), set, active, &mut pages[..most]);
+        let count =
+            self.lists
+                .take_oldest(&evictor.pin_by(&unpinned), set, active, &mut pages[..most]);
         let mut back = [(Pfn::NONE, To::List(0)); LOT];
         let mut stay = 0;
         let mut deactivated = 0;
@@ -274,6 +324,6 @@ impl Reclaim {
         self.counts.deactivated.add(deactivated);
         self.counts.stale.add((count - stay) as u64);
         self.lists
-            .put_back(&evictor.pin(), set, count, &back[..stay]);
+            .put_back(&evictor.pin_by(&unpinned), set, count, &back[..stay]);
     }
 }

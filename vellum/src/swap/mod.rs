@@ -310,7 +310,7 @@ impl Swap {
         Some((area.store(), offset))
     }
 
-    /// Writes a page to a slot, unpinned.
+    /// Writes a page to a slot. The caller may sleep.
     ///
     /// # Errors
     /// [`SlotError`] of the store, or if a stale entry named a slot that never was.

@@ -5,7 +5,7 @@
 
 use super::atomic::{AtomicU32, Ordering, fence};
 use super::wait::{WaitTable, key_of};
-use super::{CachePadded, Pin};
+use super::{CachePadded, Pin, SleepHost, Unpinned};
 use crate::platform::Platform;
 
 /// The counts.
@@ -43,19 +43,19 @@ impl Crew {
     }
 
     /// Waits until another one has ended after the caller did; `ended` is what
-    /// [`Crew::end`] has returned. False if none is busy. Not pinned.
-    pub(crate) fn wait_for_another<'p, P: Platform>(
+    /// [`Crew::end`] has returned. False if none is busy.
+    pub(crate) fn wait_for_another<H: SleepHost>(
         &self,
+        unpinned: Unpinned<'_>,
         ended: u32,
         table: &WaitTable,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
+        host: &H,
     ) -> bool {
         let counts = &*self.0;
         counts.waiting.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let mut has_ended = false;
-        table.wait_while(key_of(counts), platform, pin, &mut || {
+        table.wait_while(unpinned, key_of(counts), host, &mut || {
             let is_busy = counts.busy.load(Ordering::Acquire) != 0;
             has_ended = counts.ended.load(Ordering::Acquire) != ended;
             is_busy && !has_ended

@@ -40,6 +40,7 @@ use super::percpu::CachePadded;
 use super::queue::Queues;
 use super::report::name;
 use super::turns::Turns;
+use super::unpinned::Unpinned;
 use crate::platform::{CpuId, WindowSlot};
 
 /// What a pin asks of the platform. Implemented once, by the manager, for every platform.
@@ -295,8 +296,8 @@ impl Epochs {
     }
 
     /// Waits, with `relax` and the number of rounds so far, until every pin has ended that is there
-    /// now. Whoever is pinned later sees what the caller, who is not pinned, stored before.
-    pub(crate) fn wait_for_pins(&self, relax: impl Fn(u32)) {
+    /// now. Whoever is pinned later sees what the caller stored before.
+    pub(crate) fn wait_for_pins(&self, _unpinned: Unpinned<'_>, relax: impl Fn(u32)) {
         let stamp = self.stamp();
         let mut spins = 0;
         loop {

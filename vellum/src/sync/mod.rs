@@ -41,6 +41,7 @@ mod spin;
 mod turns;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "the models use a part of it"))]
 mod underway;
+mod unpinned;
 #[cfg_attr(vellum_loom, allow(dead_code, reason = "no model has users"))]
 pub(crate) mod users;
 mod wait;
@@ -69,4 +70,5 @@ pub use seq::{SeqCount, SeqWrite};
 pub use spin::{SpinGuard, SpinLock};
 pub(crate) use turns::{LockTurn, Turn};
 pub(crate) use underway::Underway;
+pub(crate) use unpinned::{MaybePinned, SleepHost, Unpinned};
 pub(crate) use wait::{SleepLock, WaitTable};

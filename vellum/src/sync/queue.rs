@@ -15,8 +15,8 @@ use alloc::boxed::Box;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
 use super::report::name;
-use super::{CachePadded, Pin};
-use crate::platform::{Platform, TaskToken};
+use super::{CachePadded, Pin, SleepHost, Unpinned};
+use crate::platform::{Platform, Sleep, TaskToken};
 
 /// Nodes of each CPU. Tasks that sleep in queues keep theirs.
 const NODES_PER_CPU: usize = 4;
@@ -76,25 +76,24 @@ impl Queues {
         Some(&node.0)
     }
 
-    /// Enters a queue and waits until nobody is before the caller, who is not pinned;
-    /// `pin` pins its CPU for as long as the result lives. Without a node there is no
+    /// Enters a queue and waits until nobody is before the caller. Without a node there is no
     /// waiting.
     ///
     /// # Panics
-    /// If the caller is pinned.
-    pub fn enter<'p, P: Platform>(
+    /// If whoever calls the manager is pinned.
+    pub fn enter<H: SleepHost>(
         &self,
+        unpinned: Unpinned<'_>,
         tail: &Tail,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
+        host: &H,
     ) -> Option<QueueNode> {
         let (id, is_first) = {
-            let pin = pin();
+            let pin = host.pin_by(&unpinned);
             pin.assert_ends();
-            self.append(tail, &pin, platform.current_task())?
+            self.append(tail, &pin, host.platform().current_task())?
         };
         if !is_first {
-            self.sleep_until_first(&id, platform);
+            self.sleep_until_first(unpinned, &id, host.platform());
         }
         Some(id)
     }
@@ -134,7 +133,12 @@ impl Queues {
         tail.0.load(Ordering::Relaxed) == 0
     }
 
-    fn sleep_until_first<P: Platform>(&self, id: &QueueNode, platform: &P) {
+    fn sleep_until_first<P: Platform>(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: &QueueNode,
+        platform: &P,
+    ) {
         let Some(node) = self.node(id.to_word()) else {
             return;
         };
@@ -161,7 +165,7 @@ impl Queues {
                     spins += 1;
                 }
                 // A sleep may end early.
-                _ => platform.park(),
+                _ => unpinned.reborrow().park(platform),
             }
         }
     }
@@ -179,16 +183,9 @@ impl Queues {
         })
     }
 
-    /// Leaves a queue as its first, and lets the next one be that. `pin` pins the caller's CPU
-    /// for as long as its result lives.
-    pub fn leave<'p, P: Platform>(
-        &self,
-        tail: &Tail,
-        id: QueueNode,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
-    ) {
-        self.leave_with(tail, &id, &pin(), |task| platform.unpark(task));
+    /// Leaves a queue as its first, and lets the next one be that.
+    pub fn leave<P: Platform>(&self, tail: &Tail, id: QueueNode, platform: &P, pin: &Pin<'_>) {
+        self.leave_with(tail, &id, pin, |task| platform.unpark(task));
     }
 
     /// The same for a caller who has been pinned since it entered.

@@ -16,7 +16,7 @@ use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::queue::{SPINS, Tail};
 use super::report::{Kind, report_lock};
 use super::wait::key_of;
-use super::{Pin, SpinLock, WaitTable};
+use super::{MaybePinned, Pin, SleepHost, SpinLock, Unpinned, WaitTable};
 use crate::addr::set_bits;
 use crate::platform::Platform;
 
@@ -40,7 +40,7 @@ struct Place {
     ticket: AtomicU32,
 }
 
-/// The lock. Taken unpinned, by a caller that holds no other range of it.
+/// The lock. Taken by a caller that holds no other range of it.
 ///
 /// Its own words and the first two places share a cache line, of which nothing else is a
 /// part: two CPUs at work on two ranges exchange that line and no other.
@@ -69,28 +69,24 @@ impl RangeLock {
     #[cfg_attr(vellum_loom, allow(dead_code, reason = "no model has objects"))]
     pub(crate) const RANGES_AT: usize = core::mem::offset_of!(RangeLock, waiters);
 
-    /// Takes `range`, when nobody holds a part of it. `pin` pins the caller's CPU
-    /// for as long as its result lives. The one that the range was taken with is
-    /// returned, too: most callers need one at once.
-    pub fn lock<'p, P: Platform>(
+    /// Takes `range`, when nobody holds a part of it. The caller is left with the pin that it was
+    /// taken with: most need one at once.
+    pub fn lock<'p, H: SleepHost>(
         &self,
+        caller: &mut MaybePinned<'p>,
         range: Range<u64>,
         waits: &WaitTable,
-        platform: &P,
-        pin: impl Fn() -> Pin<'p>,
-    ) -> (HeldRange, Pin<'p>) {
+        host: &'p H,
+    ) -> HeldRange {
         let mut place = None;
-        {
-            let pin = pin();
-            if let Some(held) = self.enter(&mut place, &range, false, &pin) {
-                report_lock(Kind::LockTaken, &self.waiters);
-                return (held, pin);
-            }
+        if let Some(held) = self.enter(&mut place, &range, false, caller.pinned(host)) {
+            report_lock(Kind::LockTaken, &self.waiters);
+            return held;
         }
         report_lock(Kind::LockAwaited, &self.waiters);
-        let locked = self.wait_and_lock(place, &range, waits, platform, &pin);
+        let held = self.wait_and_lock(caller, place, &range, waits, host);
         report_lock(Kind::LockTaken, &self.waiters);
-        locked
+        held
     }
 
     /// Takes `range` if nobody holds or waits for a part of it, or the one who holds it has
@@ -129,14 +125,14 @@ impl RangeLock {
     }
 
     /// Waits until nobody has parts of a range that was lent.
-    pub fn take_back<'p, P: Platform>(
+    pub fn take_back<H: SleepHost>(
         &self,
+        mut unpinned: Unpinned<'_>,
         held: &HeldRange,
         waits: &WaitTable,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
+        host: &H,
     ) {
-        let mut is_out = |pin: &Pin<'p>| {
+        let mut is_out = |pin: &Pin<'_>| {
             let _guard = self.lock.lock(pin);
             let word = self.taken.load(Ordering::Relaxed);
             let word = word & !(1 << (LENT + held.0 as u32));
@@ -149,7 +145,7 @@ impl RangeLock {
             }
             is_out
         };
-        while waits.sleep_if(self.key(), platform, pin, &mut is_out) {}
+        while waits.sleep_if(unpinned.reborrow(), self.key(), host, &mut is_out) {}
     }
 
     /// Whether all of a range is a part of one that is lent, under the lock.
@@ -172,46 +168,48 @@ impl RangeLock {
 
     #[cold]
     #[inline(never)]
-    fn wait_and_lock<'p, P: Platform>(
+    fn wait_and_lock<'p, H: SleepHost>(
         &self,
+        caller: &mut MaybePinned<'p>,
         mut place: Option<usize>,
         range: &Range<u64>,
         waits: &WaitTable,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
-    ) -> (HeldRange, Pin<'p>) {
+        host: &'p H,
+    ) -> HeldRange {
         let mut turn = None;
         if place.is_none() {
-            turn = waits.queues().enter(&self.queue, platform, pin);
+            turn = (waits.queues()).enter(caller.unpinned(), &self.queue, host);
         }
         // Lets the next one look for a place.
-        let mut step_aside = |place: Option<usize>| {
+        let mut step_aside = |place: Option<usize>, pin: &Pin<'_>| {
             if let Some(turn) = turn.take_if(|_| place.is_some()) {
-                waits.queues().leave(&self.queue, turn, platform, pin);
+                (waits.queues()).leave(&self.queue, turn, host.platform(), pin);
             }
         };
         let mut spins = 0;
         while spins < SPINS {
-            let pin = pin();
-            let held = self.enter(&mut place, range, false, &pin);
-            step_aside(place);
+            // Anew: a pin keeps the epoch from moving on.
+            caller.unpinned();
+            let pin = caller.pinned(host);
+            let held = self.enter(&mut place, range, false, pin);
+            step_aside(place, pin);
             if let Some(held) = held {
-                return (held, pin);
+                return held;
             }
             // Most ranges are let go of sooner than anybody could be woken.
-            spins = self.watch(spins, &pin);
+            spins = self.watch(spins, pin);
         }
         loop {
             let mut held = None;
-            waits.sleep_if(self.key(), platform, pin, &mut |pin| {
+            waits.sleep_if(caller.unpinned(), self.key(), host, &mut |pin| {
                 let had_place = place.is_some();
                 held = self.enter(&mut place, range, true, pin);
                 // Nobody sleeps with a place and a turn.
                 held.is_none() && had_place == place.is_some()
             });
-            step_aside(place);
+            step_aside(place, caller.pinned(host));
             if let Some(held) = held {
-                return (held, pin());
+                return held;
             }
         }
     }

@@ -4,9 +4,9 @@
 //! as taken, count that here, and do the rest without the lock. Others who hold the lock
 //! meanwhile leave such parts alone. Whoever cannot do that waits until none is left.
 
-use super::Pin;
 use super::atomic::{AtomicU32, Ordering};
 use super::wait::{WaitTable, key_of};
+use super::{Pin, SleepHost, Unpinned};
 use crate::platform::Platform;
 
 /// The count. All but waiting is done by the holder of the lock.
@@ -52,14 +52,9 @@ impl Underway {
 
     /// Waits until all of it has ended, which it does under the lock: the caller has let
     /// go of that, and said that it waits.
-    pub fn wait<'p, P: Platform>(
-        &self,
-        table: &WaitTable,
-        platform: &P,
-        pin: impl Fn() -> Pin<'p>,
-    ) {
+    pub fn wait<H: SleepHost>(&self, unpinned: Unpinned<'_>, table: &WaitTable, host: &H) {
         let mut goes_on = || self.count.load(Ordering::Acquire) != 0;
-        table.wait_while(key_of(self), platform, &pin, &mut goes_on);
+        table.wait_while(unpinned, key_of(self), host, &mut goes_on);
     }
 }
 

@@ -22,8 +22,8 @@ use super::atomic::AtomicU32 as StackWord;
 use super::atomic::{AtomicU32, Ordering, spin_hint};
 use super::queue::{Queues, SPINS, Tail};
 use super::report::{Kind, name, report_lock};
-use super::{CachePadded, Pin, SpinLock};
-use crate::platform::{Platform, TaskToken};
+use super::{CachePadded, Pin, SleepHost, SpinLock, Unpinned};
+use crate::platform::{Machine, Platform, Sleep, TaskToken};
 
 const BUCKETS: usize = 64;
 
@@ -125,17 +125,17 @@ impl Default for WaitTable {
 }
 
 /// A stay in a list, which ends when this is dropped.
-struct Stay<'a, 'p> {
+struct Stay<'a, H: SleepHost> {
     bucket: &'a SpinLock<Bucket>,
     waiter: &'a Waiter,
-    pin: &'a dyn Fn() -> Pin<'p>,
+    host: &'a H,
 }
 
-impl Drop for Stay<'_, '_> {
+impl<H: SleepHost> Drop for Stay<'_, H> {
     fn drop(&mut self) {
         // Acquire: whoever has woken us is done with the waiter.
         if self.waiter.state.load(Ordering::Acquire) != OFF {
-            let pin = (self.pin)();
+            let pin = self.host.pin();
             let mut bucket = self.bucket.lock(&pin);
             // It may be taking us off.
             if self.waiter.state.load(Ordering::Relaxed) != OFF {
@@ -175,22 +175,21 @@ impl WaitTable {
 
     /// Sleeps until somebody wakes those with `key`, unless `must_wait`, called under the
     /// bucket's lock, says that there is nothing left to wait for. `must_wait` is where a
-    /// "waiters" flag is set; `pin` pins the caller's CPU for as long as its result lives, and
-    /// the caller is not pinned. Returns whether it has slept, which may have ended early: the
+    /// "waiters" flag is set. Returns whether it has slept, which may have ended early: the
     /// caller looks again.
     ///
     /// # Panics
-    /// If it has to sleep and the caller is pinned.
-    pub(crate) fn sleep_if<'p, P: Platform>(
+    /// If it has to sleep and whoever calls the manager is pinned.
+    pub(crate) fn sleep_if<H: SleepHost>(
         &self,
+        unpinned: Unpinned<'_>,
         key: u64,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
-        must_wait: &mut dyn FnMut(&Pin<'p>) -> bool,
+        host: &H,
+        must_wait: &mut dyn FnMut(&Pin<'_>) -> bool,
     ) -> bool {
         let waiter = Waiter {
             key,
-            task: platform.current_task(),
+            task: host.platform().current_task(),
             state: StackWord::new(OFF),
             before: Cell::new(ptr::null()),
             behind: Cell::new(ptr::null()),
@@ -199,10 +198,10 @@ impl WaitTable {
         let stay = Stay {
             bucket,
             waiter: &waiter,
-            pin,
+            host,
         };
         {
-            let pin = pin();
+            let pin = host.pin_by(&unpinned);
             let mut bucket = bucket.lock(&pin);
             if !must_wait(&pin) {
                 return false;
@@ -211,18 +210,18 @@ impl WaitTable {
             // SAFETY: it is new, and `stay`, which borrows it, takes it off the list.
             unsafe { bucket.push(&waiter) };
         }
-        platform.park();
+        unpinned.park(host.platform());
         drop(stay);
         true
     }
 
     /// Waits until `must_wait` says no: looks for a while, and then sleeps until it is woken.
     /// Whoever changes what `must_wait` looks at wakes those with `key` afterwards.
-    pub fn wait_while<'p, P: Platform>(
+    pub fn wait_while<H: SleepHost>(
         &self,
+        mut unpinned: Unpinned<'_>,
         key: u64,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
+        host: &H,
         must_wait: &mut dyn FnMut() -> bool,
     ) {
         for spins in 0..SPINS {
@@ -230,9 +229,9 @@ impl WaitTable {
                 return;
             }
             spin_hint();
-            platform.relax(spins);
+            host.platform().relax(spins);
         }
-        while self.sleep_if(key, platform, pin, &mut |_| must_wait()) {}
+        while self.sleep_if(unpinned.reborrow(), key, host, &mut |_| must_wait()) {}
     }
 
     /// Wakes everybody who waits for `key`, after what they wait for has come.
@@ -247,7 +246,7 @@ const HELD: u32 = 1;
 const HELD_WAITERS: u32 = 2;
 
 /// A lock whose waiters sleep, for operations that may take long. Taken
-/// unpinned, and before any spin lock.
+/// before any spin lock.
 ///
 /// Those who wait stand in a queue. The first of it looks at the lock for a while and
 /// then sleeps; the others do the same with their turn. Whoever lets go of the lock wakes
@@ -277,36 +276,26 @@ impl SleepLock {
             .is_ok()
     }
 
-    /// Takes the lock. `pin` pins the caller's CPU for as long as its result
-    /// lives; it is used to list the caller as a waiter.
+    /// Takes the lock.
     #[inline]
-    pub fn lock<'p, P: Platform>(
-        &self,
-        table: &WaitTable,
-        platform: &P,
-        pin: impl Fn() -> Pin<'p>,
-    ) {
+    pub fn lock<H: SleepHost>(&self, unpinned: Unpinned<'_>, table: &WaitTable, host: &H) {
         if !self.try_lock() {
-            self.wait_and_lock(table, platform, &pin);
+            self.wait_and_lock(unpinned, table, host);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_and_lock<'p, P: Platform>(
-        &self,
-        table: &WaitTable,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
-    ) {
+    fn wait_and_lock<H: SleepHost>(&self, mut unpinned: Unpinned<'_>, table: &WaitTable, host: &H) {
         report_lock(Kind::LockAwaited, &self.state);
-        let place = table.queues.enter(&self.queue, platform, pin);
-        if !self.watch(platform) {
-            self.sleep_and_lock(table, platform, pin);
+        let place = table.queues.enter(unpinned.reborrow(), &self.queue, host);
+        if !self.watch(host.platform()) {
+            self.sleep_and_lock(unpinned.reborrow(), table, host);
         }
         report_lock(Kind::LockTaken, &self.state);
         if let Some(place) = place {
-            table.queues.leave(&self.queue, place, platform, pin);
+            let (queue, pin) = (&self.queue, host.pin_by(&unpinned));
+            table.queues.leave(queue, place, host.platform(), &pin);
         }
     }
 
@@ -324,16 +313,16 @@ impl SleepLock {
         false
     }
 
-    fn sleep_and_lock<'p, P: Platform>(
+    fn sleep_and_lock<H: SleepHost>(
         &self,
+        mut unpinned: Unpinned<'_>,
         table: &WaitTable,
-        platform: &P,
-        pin: &dyn Fn() -> Pin<'p>,
+        host: &H,
     ) {
         // A task that has waited cannot know whether others still do, and keeps
         // the mark.
         while self.state.swap(HELD_WAITERS, Ordering::Acquire) != FREE {
-            let has_slept = table.sleep_if(self.key(), platform, pin, &mut |_| {
+            let has_slept = table.sleep_if(unpinned.reborrow(), self.key(), host, &mut |_| {
                 self.state.swap(HELD_WAITERS, Ordering::Acquire) != FREE
             });
             if !has_slept {

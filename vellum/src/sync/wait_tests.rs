@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::*;
 use crate::frame::PhysicalMemory;
 use crate::platform::Sleep;
-use crate::sync::RangeLock;
+use crate::sync::{MaybePinned, RangeLock};
 use crate::testing::{TestMachine, run_on};
 
 /// More than there is room for anywhere.
@@ -32,7 +32,7 @@ fn however_many_wait_for_a_lock_all_of_them_sleep() {
     let platform = memory.platform();
     for table in [WaitTable::new(), WaitTable::with_queues(1)] {
         all_hold(&memory, &|| {
-            lock.lock(&table, platform, || memory.pin());
+            lock.lock(Unpinned::at_door(), &table, &memory);
             platform.step_back();
             lock.unlock(&table, platform, || memory.pin());
         });
@@ -45,8 +45,9 @@ fn however_many_wait_for_a_range_all_of_them_sleep() {
     let platform = memory.platform();
     for table in [WaitTable::new(), WaitTable::with_queues(1)] {
         all_hold(&memory, &|| {
-            let (held, pin) = lock.lock(3..5, &table, platform, || memory.pin());
-            drop(pin);
+            let mut caller = MaybePinned::not_yet(Unpinned::at_door());
+            let held = lock.lock(&mut caller, 3..5, &table, &memory);
+            caller.unpinned();
             platform.step_back();
             lock.unlock(held, &table, platform, &memory.pin());
         });
@@ -62,7 +63,7 @@ fn whoever_waits_for_another_key_sleeps_on() {
     let keys: Vec<u64> = [0].into_iter().chain(others.take(3)).collect();
     let woken = AtomicU32::new(0);
     let wait = |place: usize| {
-        table.sleep_if(keys[place], platform, &|| memory.pin(), &mut |_| true);
+        table.sleep_if(Unpinned::at_door(), keys[place], &memory, &mut |_| true);
         assert_eq!(woken.fetch_add(1, Ordering::Relaxed), place as u32);
     };
     platform.run(&[&|| wait(2), &|| wait(0), &|| wait(3), &|| wait(1), &|| {
@@ -82,7 +83,7 @@ fn a_task_that_has_woken_early_and_ended_is_not_woken() {
     let pin = || memory.pin();
     platform.run(&[
         &|| {
-            lock.lock(&table, platform, pin);
+            lock.lock(Unpinned::at_door(), &table, &memory);
             platform.step_back();
             // The lock is free, and whoever waits for it is not woken yet.
             lock.unlock(&table, platform, || {
@@ -95,7 +96,7 @@ fn a_task_that_has_woken_early_and_ended_is_not_woken() {
         &|| {
             let name = platform.current_task().0 as u32;
             sleeper.store(name, Ordering::Relaxed);
-            lock.lock(&table, platform, pin);
+            lock.lock(Unpinned::at_door(), &table, &memory);
             let bucket = table.bucket(lock.key());
             let is_listed = !bucket.lock(&pin()).first.is_null();
             assert!(!is_listed, "it has left, and its place is still looked at");

@@ -14,6 +14,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
+use crate::sync::Unpinned;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::Format;
 
@@ -64,6 +65,7 @@ impl Readahead {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`File::prefetch`](crate::space::File::prefetch).
     pub(crate) fn prefetch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
+        let mut unpinned = Unpinned::at_door();
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         if !object.is_file() {
             return Ok(());
@@ -73,7 +75,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         while next < end {
             let cached = self.is_cached(object, next);
             if !cached {
-                self.with_room(|| self.fetch_run(object, id.handle, next, end - next))?;
+                self.with_room(unpinned.reborrow(), |unpinned| {
+                    self.fetch_run(unpinned, object, id.handle, next, end - next)
+                })?;
             }
             next += 1;
         }
@@ -91,26 +95,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// cached. An error is that of the first page.
     pub(super) fn fetch_run(
         &self,
+        mut unpinned: Unpinned<'_>,
         object: &Object,
         handle: u32,
         first: u64,
         pages: u64,
     ) -> Result<(), FileError> {
         let pages = pages.min(object.pages().saturating_sub(first));
-        if self.read_superpage_around(handle, first)? {
+        if self.read_superpage_around(unpinned.reborrow(), handle, first)? {
             return Ok(());
         }
         let ObjectKind::File { store } = object.kind() else {
-            let is_swapped = self.objects.is_swapped(&self.pin(), object, first);
+            let is_swapped = self
+                .objects
+                .is_swapped(&self.pin_by(&unpinned), object, first);
             return match is_swapped {
-                true => self.fetch_page(handle, first),
+                true => self.fetch_page(unpinned, handle, first),
                 false => Ok(()),
             };
         };
         let mut inserted = 0;
         let mut frames = [Pfn::NONE; RUN_PAGES];
         if pages > 1 {
-            let pin = self.pin();
+            let pin = self.pin_by(&unpinned);
             let wanted = &mut frames[..run_length(first, pages) as usize];
             let new = NewPages::ToFill;
             let count = self.objects.alloc_run(
@@ -129,11 +136,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             inserted = self.objects.insert_run(&self.memory, &pin, &run)?;
         }
         if inserted == 0 {
-            return self.fetch_page(handle, first);
+            return self.fetch_page(unpinned, handle, first);
         }
         let mut result = Ok(());
         let run = (first, &frames[..inserted]);
-        self.fill_run(object, store, run, |index, error| {
+        self.fill_run(unpinned, object, store, run, |index, error| {
             if index == first {
                 result = Err(error.into());
             }

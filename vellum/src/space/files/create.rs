@@ -6,6 +6,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// What the pages of a file are made of before anything is written to them.
@@ -58,21 +59,27 @@ impl FileRequest {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Vm::create_file`].
     pub(crate) fn begin_file(&self, request: &FileRequest) -> Result<ObjectId, FileError> {
+        let unpinned = Unpinned::at_door();
         let FileRequest { backing, size } = *request;
         if size > Self::MAX_SIZE {
             return Err(FileError::TooLarge);
         }
         match backing {
-            Backing::Store(store) => self.create_object(ObjectKind::File { store }, size),
-            Backing::Memory => self.create_object(ObjectKind::SharedMemory, size),
-            Backing::Mount(mount) => self.create_in(mount, size),
+            Backing::Store(store) => self.create_object(unpinned, ObjectKind::File { store }, size),
+            Backing::Memory => self.create_object(unpinned, ObjectKind::SharedMemory, size),
+            Backing::Mount(mount) => self.create_in(unpinned, mount, size),
         }
     }
 
     /// Makes a file in memory, in a mount.
-    fn create_in(&self, mount: MountId, size: u64) -> Result<ObjectId, FileError> {
-        self.with_room(|| {
-            let pin = self.pin();
+    fn create_in(
+        &self,
+        unpinned: Unpinned<'_>,
+        mount: MountId,
+        size: u64,
+    ) -> Result<ObjectId, FileError> {
+        self.with_room(unpinned, |unpinned| {
+            let pin = self.pin_by(&unpinned);
             let handle = self
                 .objects
                 .join_mount(&pin, mount)

@@ -8,7 +8,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::shortage::Lends;
-use crate::sync::{HeldRange, Pin};
+use crate::sync::{HeldRange, MaybePinned, Pin, Unpinned};
 use crate::table::Format;
 
 /// Where a write begins.
@@ -43,14 +43,14 @@ impl<P: Platform, F: Format, R: ReverseMap> HeldPages<'_, P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Lends for HeldPages<'_, P, F, R> {
-    fn lend(&self, work: &mut dyn FnMut() -> bool) -> bool {
+    fn lend(&self, mut unpinned: Unpinned<'_>, work: &mut dyn FnMut(Unpinned<'_>) -> bool) -> bool {
         let (vm, writers) = (self.vm, &self.object.writers);
         if let Some(held) = &self.held {
-            writers.lend(held, &vm.pin());
+            writers.lend(held, &vm.pin_by(&unpinned));
         }
-        let done = work();
+        let done = work(unpinned.reborrow());
         if let Some(held) = &self.held {
-            writers.take_back(held, &vm.waits, vm.memory.platform(), &|| vm.pin());
+            writers.take_back(unpinned, held, &vm.waits, &vm.memory);
         }
         done
     }
@@ -70,9 +70,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Drop for HeldPages<'_, P, F, R> {
 pub(super) struct HeldWrite<'a, P: Platform, F: Format, R: ReverseMap> {
     pub(in crate::space) pages: HeldPages<'a, P, F, R>,
     pub(in crate::space) bytes: Range<u64>,
-    /// That with which the pages were taken, for as long as nobody sleeps and there is
-    /// no second run: a CPU stays pinned for one run at the most.
-    pub(in crate::space) pin: Option<Pin<'a>>,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -80,45 +77,45 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// of the cache.
     pub(super) fn hold_pages<'a>(
         &'a self,
+        unpinned: Unpinned<'_>,
         object: &'a Object,
         pages: Range<u64>,
     ) -> HeldPages<'a, P, F, R> {
-        let (held, _) = self.hold_pages_pinned(object, pages);
-        held
+        self.hold_pages_pinned(&mut MaybePinned::not_yet(unpinned), object, pages)
     }
 
-    /// The same, with a pin.
-    fn hold_pages_pinned<'a>(
+    /// The same by a caller who is left pinned.
+    fn hold_pages_pinned<'a: 'p, 'p>(
         &'a self,
+        caller: &mut MaybePinned<'p>,
         object: &'a Object,
         pages: Range<u64>,
-    ) -> (HeldPages<'a, P, F, R>, Pin<'a>) {
-        let platform = self.memory.platform();
-        let (held, pin) = object
-            .writers
-            .lock(pages, &self.waits, platform, || self.pin());
-        let held = HeldPages {
+    ) -> HeldPages<'a, P, F, R> {
+        let held = (object.writers).lock(caller, pages, &self.waits, &self.memory);
+        HeldPages {
             vm: self,
             object,
             held: Some(held),
-        };
-        (held, pin)
+        }
     }
 
     /// Does `work` while nobody else writes to or truncates the object.
     pub(in crate::space) fn with_object_held<T>(
         &self,
+        mut unpinned: Unpinned<'_>,
         object: &Object,
-        work: impl FnOnce() -> T,
+        work: impl FnOnce(Unpinned<'_>) -> T,
     ) -> T {
-        let _held = self.hold_pages(object, 0..u64::MAX);
-        work()
+        let _held = self.hold_pages(unpinned.reborrow(), object, 0..u64::MAX);
+        work(unpinned)
     }
 
     /// Holds what a write of `len` bytes may change; the bytes, as many as an object
-    /// may have.
-    pub(super) fn hold_for_write<'a>(
+    /// may have. The caller is left with the pin that the pages were taken with, for as long as
+    /// nobody sleeps and there is no second run: a CPU stays pinned for one run at the most.
+    pub(super) fn hold_for_write<'a: 'p, 'p>(
         &'a self,
+        caller: &mut MaybePinned<'p>,
         object: &'a Object,
         start: Start,
         len: usize,
@@ -137,7 +134,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             } else {
                 self.pages_for(bytes.end)
             };
-            let (pages, pin) = self.hold_pages_pinned(object, first..end);
+            let pages = self.hold_pages_pinned(caller, object, first..end);
             // The length may have changed until the range was ours.
             let size = object.size();
             let bytes = Self::write_range(start, len, size)?;
@@ -147,13 +144,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 bytes.end <= size
             };
             if fits {
-                return Ok(HeldWrite {
-                    pages,
-                    bytes,
-                    pin: Some(pin),
-                });
+                return Ok(HeldWrite { pages, bytes });
             }
-            drop(pin);
+            caller.unpinned();
         }
     }
 

@@ -10,6 +10,7 @@ use crate::rmap::ReverseMap;
 use crate::space::regions::unmap::EndsObjects;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// An object as somebody has it open: what a kernel keeps in an open file beside the
@@ -59,11 +60,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The file, if another manager has opened it, which is to close it, or if the caller has
     /// pinned its CPU.
     pub fn close(&self, file: OpenFile) -> Result<(), OpenFile> {
-        if !self.has_opened(&file) || self.pin().is_nested() {
-            return Err(file);
-        }
+        let unpinned = match self.memory.unless_pinned() {
+            Some(unpinned) if self.has_opened(&file) => unpinned,
+            _ => return Err(file),
+        };
         if self.objects.release(file.id.handle) {
-            self.end_object(file.id.handle);
+            self.end_object(unpinned, file.id.handle);
         }
         Ok(())
     }
@@ -84,7 +86,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut sinks = Sinks::new(buffers);
         let len = sinks.total();
         // As in `read_at`.
-        self.read_open_with(
+        self.read_opened(
+            Unpinned::at_door(),
             file,
             offset,
             len,
@@ -101,9 +104,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         len: usize,
         each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Result<usize, FileError> {
+        self.read_opened(Unpinned::at_door(), file, offset, len, each)
+    }
+
+    fn read_opened(
+        &self,
+        unpinned: Unpinned<'_>,
+        file: &OpenFile,
+        offset: u64,
+        len: usize,
+        each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
+    ) -> Result<usize, FileError> {
         if !self.has_opened(file) {
             return Err(FileError::NoObject);
         }
-        self.read_ahead_of(file.id, &file.ahead, offset, len, each)
+        self.read_ahead_of(unpinned, file.id, &file.ahead, offset, len, each)
     }
 }

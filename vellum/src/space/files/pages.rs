@@ -20,7 +20,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 /// A page that is locked for a write.
@@ -57,19 +57,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     pub(super) fn write_one(
         &self,
+        unpinned: Unpinned<'_>,
         object: &Object,
         handle: u32,
         rest: &write::Rest,
         give: &mut impl FnMut(usize, &mut super::parts::Filling<'_, P>),
     ) -> Result<Written, FileError> {
         let index = self.page_of(rest.bytes.start);
-        let pin = self.pin();
+        let pin = self.pin_by(&unpinned);
         let design = &self.design;
         let (place, payer) = ((handle, index), self.payer(&pin));
         let found = self
             .objects
             .find_or_make_locked(&self.memory, &pin, design, place, payer)?;
-        let begun = match found {
+        let mut begun = match found {
             LockedPage::Found(lock) => Begun {
                 lock,
                 is_new: false,
@@ -80,12 +81,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             LockedPage::Busy(page) => {
                 drop(pin);
-                self.wait_for_page(page);
+                self.wait_for_page(unpinned, page);
                 return Ok(Written::NOTHING);
             }
             LockedPage::Swapped => {
                 drop(pin);
-                self.fetch_page(handle, index)?;
+                self.fetch_page(unpinned, handle, index)?;
                 return Ok(Written::NOTHING);
             }
             LockedPage::Absent => return Ok(Written::NOTHING),
@@ -95,32 +96,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             .frame(begun.lock.page())
             .page()
             .has(PageFlags::UPTODATE);
-        if !is_ready && self.keeps_bytes(object, index, &rest.bytes) {
-            self.read_first(pin, handle, index, begun)?;
-            return Ok(Written::NOTHING);
-        }
-        match self.fill_locked(&pin, object, begun, rest, give) {
-            Ok(written) => Ok(written),
-            Err(begun) => {
+        if is_ready || !self.keeps_bytes(object, index, &rest.bytes) {
+            match self.fill_locked(&pin, object, begun, rest, give) {
+                Ok(written) => return Ok(written),
                 // The store has what was not put.
-                self.read_first(pin, handle, index, begun)?;
-                Ok(Written::NOTHING)
+                Err(unfilled) => begun = unfilled,
             }
         }
-    }
-
-    /// A locked page that is not up to date has to be read before a part of it is
-    /// written: it leaves the cache if it is new, and is then found there read.
-    fn read_first(
-        &self,
-        pin: Pin<'_>,
-        handle: u32,
-        index: u64,
-        begun: Begun,
-    ) -> Result<(), FileError> {
+        // It has to be read before a part of it is written: it leaves the cache if it is new, and
+        // is then found there read.
         self.abandon(&pin, begun);
         drop(pin);
-        self.fetch_page(handle, index)
+        self.fetch_page(unpinned, handle, index)?;
+        Ok(Written::NOTHING)
     }
 
     /// Unlocks a page that was not written. If it is not up to date it leaves the cache.
@@ -203,13 +191,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     pub(super) fn read_by_page(
         &self,
+        mut unpinned: Unpinned<'_>,
         (object, handle): (&Object, u32),
         ahead: &Readahead,
         rest: read::Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Result<(usize, bool), FileError> {
         if let Some(begun) = object.cuts.begin() {
-            let read = self.read_one(&self.pin(), (object, handle), rest, each);
+            let read = self.read_one(&self.pin_by(&unpinned), (object, handle), rest, each);
             if let PageRead::Done(count, over) = read
                 && object.cuts.valid(begun)
             {
@@ -219,18 +208,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // As in runs: nobody takes the page away meanwhile.
         let index = self.page_of(rest.place());
         let end = rest.place().saturating_add(rest.left as u64);
-        let _held = self.hold_pages(object, index..index + 1);
+        let _held = self.hold_pages(unpinned.reborrow(), object, index..index + 1);
         loop {
             // The pin ends before anything sleeps.
-            let read = self.read_one(&self.pin(), (object, handle), rest, each);
+            let read = self.read_one(&self.pin_by(&unpinned), (object, handle), rest, each);
             match read {
                 PageRead::Done(count, over) => return Ok((count, over)),
                 PageRead::Busy => {
-                    self.wait_for_page_at(object, index);
+                    self.wait_for_page_at(unpinned.reborrow(), object, index);
                 }
                 PageRead::Absent => {
                     let pages = ahead.pages(index, self.pages_for(end) - index);
-                    self.fetch_run(object, handle, index, pages)?;
+                    self.fetch_run(unpinned.reborrow(), object, handle, index, pages)?;
                 }
             }
         }

@@ -12,6 +12,7 @@ use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// Why a range could not be pinned. Nothing stays pinned.
@@ -43,13 +44,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         access: Access,
         frames: &mut [Pfn],
     ) -> Result<(), PinError> {
+        let mut unpinned = Unpinned::at_door();
         // Asked first: an address has no room for the high bits of a page number.
         let pages = frames.len() as u64;
         if pages > 0 && Self::checked_range(start, pages).is_err() {
             return Err(PinError::Fault(FaultError::NoRegion));
         }
         for step in 0..frames.len() {
-            match self.pin_page(id, start.offset(step as u64), access) {
+            match self.pin_page(unpinned.reborrow(), id, start.offset(step as u64), access) {
                 Ok(frame) => frames[step] = frame,
                 Err(error) => {
                     // SAFETY: pinned by the steps before.
@@ -61,15 +63,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    fn pin_page(&self, id: SpaceId, page: Vpn, access: Access) -> Result<Pfn, PinError> {
+    fn pin_page(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: SpaceId,
+        page: Vpn,
+        access: Access,
+    ) -> Result<Pfn, PinError> {
         let pinned = Cell::new(Err(PinError::TooManyPins));
-        let attempt = || {
-            self.attempt_to(id, page, access, false, |fault, entry| {
+        let attempt = |unpinned: Unpinned<'_>| {
+            self.attempt_to(unpinned, id, page, access, false, |fault, entry| {
                 self.pin_found(fault, entry, &pinned)
             })
         };
-        self.attempt_until_done(id, page, None, &|| self.by_design(id, attempt))
-            .map_err(PinError::Fault)?;
+        self.attempt_until_done(unpinned, id, page, None, &|unpinned| {
+            self.by_design(unpinned, id, attempt)
+        })
+        .map_err(PinError::Fault)?;
         pinned.get()
     }
 

@@ -11,7 +11,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 /// A read under way: bytes `offset + done` on, `left` of them.
@@ -47,8 +47,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut sinks = Sinks::new(buffers);
         let len = sinks.total();
         // Inlined where runs are read, although single pages are read with it, too.
-        self.read_with(
+        self.read_ahead_of(
+            Unpinned::at_door(),
             id,
+            &Readahead::default(),
             offset,
             len,
             #[inline(always)]
@@ -64,12 +66,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         len: usize,
         each: impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Result<usize, FileError> {
-        self.read_ahead_of(id, &Readahead::default(), offset, len, each)
+        let (unpinned, ahead) = (Unpinned::at_door(), Readahead::default());
+        self.read_ahead_of(unpinned, id, &ahead, offset, len, each)
     }
 
     /// [`File::read`](crate::space::File::read) of a reader whose way through the object is known.
     pub(super) fn read_ahead_of(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: ObjectId,
         ahead: &Readahead,
         offset: u64,
@@ -85,14 +89,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             left: len,
         };
         while rest.left > 0 && offset < Self::MAX_SIZE {
-            let read = self.with_room(|| {
+            let read = self.with_room(unpinned.reborrow(), |mut unpinned| {
                 #[cfg(feature = "published")]
                 if self.goes_by_page() {
-                    return self.read_by_page((object, id.handle), ahead, rest, each);
+                    return self.read_by_page(unpinned, (object, id.handle), ahead, rest, each);
                 }
-                match self.read_run_unheld(object, rest, each) {
+                match self.read_run_unheld(unpinned.reborrow(), object, rest, each) {
                     Some(RunRead::Done(count, over)) => Ok((count, over)),
-                    _ => self.read_run_held(object, id.handle, ahead, rest, each),
+                    _ => self.read_run_held(unpinned, object, id.handle, ahead, rest, each),
                 }
             });
             match read {
@@ -115,12 +119,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// what `each` has been given does not count.
     fn read_run_unheld(
         &self,
+        unpinned: Unpinned<'_>,
         object: &Object,
         rest: Rest,
         each: &mut impl FnMut(usize, &FilePart<'_, P>) -> usize,
     ) -> Option<RunRead> {
         let begun = object.cuts.begin()?;
-        let read = self.read_run(&self.pin(), object, rest, each);
+        let read = self.read_run(&self.pin_by(&unpinned), object, rest, each);
         object.cuts.valid(begun).then_some(read)
     }
 
@@ -129,6 +134,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     fn read_run_held(
         &self,
+        mut unpinned: Unpinned<'_>,
         object: &Object,
         handle: u32,
         ahead: &Readahead,
@@ -138,15 +144,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let first = self.page_of(rest.place());
         let end = rest.place().saturating_add(rest.left as u64);
         let pages = run_length(first, self.pages_for(end) - first);
-        let _held = self.hold_pages(object, first..first + pages);
+        let _held = self.hold_pages(unpinned.reborrow(), object, first..first + pages);
         loop {
             // The pin ends before a page is read.
-            let read = self.read_run(&self.pin(), object, rest, each);
+            let read = self.read_run(&self.pin_by(&unpinned), object, rest, each);
             match read {
                 RunRead::Done(count, over) => return Ok((count, over)),
                 RunRead::Absent(index) => {
                     let pages = ahead.pages(index, self.pages_for(end) - index);
-                    self.fetch_run(object, handle, index, pages)?;
+                    self.fetch_run(unpinned.reborrow(), object, handle, index, pages)?;
                 }
             }
         }
@@ -225,9 +231,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Has a page of a file read from its store, or one of shared memory from swap, if nobody
     /// has done so meanwhile.
-    pub(super) fn fetch_page(&self, handle: u32, index: u64) -> Result<(), FileError> {
-        let frame = self.get_page(handle, index)?;
-        self.memory.put(&self.pin(), frame);
+    pub(super) fn fetch_page(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        handle: u32,
+        index: u64,
+    ) -> Result<(), FileError> {
+        let frame = self.get_page(unpinned.reborrow(), handle, index)?;
+        self.memory.put(&self.pin_by(&unpinned), frame);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -18,57 +19,76 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`File::set_size`](crate::space::File::set_size).
     pub(crate) fn set_size(&self, id: ObjectId, size: u64) -> Result<(), FileError> {
+        let unpinned = Unpinned::at_door();
         if size > Self::MAX_SIZE {
             return Err(FileError::TooLarge);
         }
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        self.with_room(|| self.resize_once(object, id.handle, size))
+        self.with_room(unpinned, |unpinned| {
+            self.resize_once(unpinned, object, id.handle, size)
+        })
     }
 
-    fn resize_once(&self, object: &Object, handle: u32, size: u64) -> Result<(), FileError> {
+    fn resize_once(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        object: &Object,
+        handle: u32,
+        size: u64,
+    ) -> Result<(), FileError> {
         loop {
             let from = self.page_of(object.size().min(size));
-            let _held = self.hold_pages(object, from..u64::MAX);
+            let _held = self.hold_pages(unpinned.reborrow(), object, from..u64::MAX);
             let old = object.size();
             if self.page_of(old) < from {
                 // Somebody cut it before the range was ours.
                 continue;
             }
             if size > old {
-                self.clear_tail(object, handle, old)?;
+                self.clear_tail(unpinned, object, handle, old)?;
                 self.objects.extend_to(object, (size, self.pages_for(size)));
                 return Ok(());
             }
-            return self.shorten(object, handle, size);
+            return self.shorten(unpinned, object, handle, size);
         }
     }
 
-    fn shorten(&self, object: &Object, handle: u32, size: u64) -> Result<(), FileError> {
+    fn shorten(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        object: &Object,
+        handle: u32,
+        size: u64,
+    ) -> Result<(), FileError> {
         let tail = self.within_page(size);
         if tail != 0 {
-            self.fetch_if_stored(object, handle, self.page_of(size))?;
+            self.fetch_if_stored(unpinned.reborrow(), object, handle, self.page_of(size))?;
         }
         let pages = self.pages_for(size);
         let _cut = object.cuts.cut();
         self.objects.set_size_then(object, (size, pages), || {
             // Pages first: a private copy made meanwhile came from a
             // page that was still there, and is found afterwards.
-            self.drop_pages(handle, pages..u64::MAX);
+            self.drop_pages(unpinned.reborrow(), handle, pages..u64::MAX);
             self.zap_copies(handle, pages);
         });
-        self.clear_tail(object, handle, size)?;
-        self.discard(object, handle, pages..u64::MAX)
+        self.clear_tail(unpinned.reborrow(), object, handle, size)?;
+        self.discard(unpinned, object, handle, pages..u64::MAX)
     }
 
     /// [`File::punch_hole`](crate::space::File::punch_hole).
     pub(crate) fn punch_hole(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
+        let unpinned = Unpinned::at_door();
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let end = offset.saturating_add(len).min(Self::MAX_SIZE);
-        self.with_room(|| self.punch_hole_once(object, id.handle, offset, end))
+        self.with_room(unpinned, |unpinned| {
+            self.punch_hole_once(unpinned, object, id.handle, offset, end)
+        })
     }
 
     fn punch_hole_once(
         &self,
+        mut unpinned: Unpinned<'_>,
         object: &Object,
         handle: u32,
         offset: u64,
@@ -78,24 +98,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(());
         }
         let (first, last) = (self.page_of(offset), self.pages_for(end));
-        let _held = self.hold_pages(object, first..last);
+        let _held = self.hold_pages(unpinned.reborrow(), object, first..last);
         let whole = self.pages_for(offset)..self.page_of(end);
         for edge in self.edges(offset..end).into_iter().flatten() {
             if edge.0 < object.pages() {
-                self.fetch_if_stored(object, handle, edge.0)?;
+                self.fetch_if_stored(unpinned.reborrow(), object, handle, edge.0)?;
             }
         }
         let _cut = object.cuts.cut();
         for (index, part) in self.edges(offset..end).into_iter().flatten() {
             if index < object.pages() {
-                self.clear_part(object, handle, index, part)?;
+                self.clear_part(unpinned.reborrow(), object, handle, index, part)?;
             }
         }
         if whole.is_empty() {
             return Ok(());
         }
-        self.drop_pages(handle, whole.clone());
-        self.discard(object, handle, whole)
+        self.drop_pages(unpinned.reborrow(), handle, whole.clone());
+        self.discard(unpinned, object, handle, whole)
     }
 
     /// The pages of which `bytes` are a part and not the whole, with the part.
@@ -111,11 +131,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Tells a file's store that pages are zero from now on. They have left the cache;
     /// one that a fault has read since goes again, for it may be as the store was before.
-    fn discard(&self, object: &Object, handle: u32, pages: Range<u64>) -> Result<(), FileError> {
+    fn discard(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        object: &Object,
+        handle: u32,
+        pages: Range<u64>,
+    ) -> Result<(), FileError> {
         if let crate::object::ObjectKind::File { store } = object.kind() {
-            let platform = self.memory.unpinned_platform()?;
+            let platform = self.memory.unpinned_platform(unpinned.reborrow())?;
             platform.discard_pages(store, pages.clone())?;
-            self.drop_pages(handle, pages);
+            self.drop_pages(unpinned, handle, pages);
         }
         Ok(())
     }

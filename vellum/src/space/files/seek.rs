@@ -6,20 +6,23 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`File::seek_data`](crate::space::File::seek_data).
     pub(crate) fn seek_data(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
-        self.seek(id, offset, |object, size| {
+        let unpinned = Unpinned::at_door();
+        self.seek(unpinned, id, offset, |unpinned, object, size| {
             let from = self.page_of(offset);
             let cached = {
-                let pin = self.pin();
+                let pin = self.pin_by(&unpinned);
                 self.objects.radix(&pin, object).next_page(from)
             };
             let stored = match object.kind() {
                 ObjectKind::File { store } => {
-                    (self.memory.unpinned_platform()?).find_page(store, from, true)
+                    let platform = self.memory.unpinned_platform(unpinned)?;
+                    platform.find_page(store, from, true)
                 }
                 ObjectKind::SharedMemory => None,
             };
@@ -32,17 +35,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`File::seek_hole`](crate::space::File::seek_hole).
     pub(crate) fn seek_hole(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
-        self.seek(id, offset, |object, size| {
+        let unpinned = Unpinned::at_door();
+        self.seek(unpinned, id, offset, |mut unpinned, object, size| {
             let end = self.page_of(size - 1) + 1;
             let mut page = self.page_of(offset);
             while page < end {
                 let hole = {
-                    let pin = self.pin();
+                    let pin = self.pin_by(&unpinned);
                     self.objects.next_hole(&pin, object, page)
                 };
                 page = match object.kind() {
                     ObjectKind::File { store } => {
-                        let platform = self.memory.unpinned_platform()?;
+                        let platform = self.memory.unpinned_platform(unpinned.reborrow())?;
                         platform.find_page(store, hole, false).unwrap_or(end)
                     }
                     ObjectKind::SharedMemory => hole,
@@ -60,24 +64,25 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// it looked.
     fn seek(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: ObjectId,
         offset: u64,
-        look: impl Fn(&Object, u64) -> Result<u64, FileError>,
+        look: impl Fn(Unpinned<'_>, &Object, u64) -> Result<u64, FileError>,
     ) -> Result<u64, FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        let find = || {
+        let find = |unpinned: Unpinned<'_>| {
             let size = object.size();
             if offset >= size {
                 return Err(FileError::NoData);
             }
-            look(object, size)
+            look(unpinned, object, size)
         };
         if let Some(begun) = object.cuts.begin() {
-            let found = find();
+            let found = find(unpinned.reborrow());
             if object.cuts.valid(begun) {
                 return found;
             }
         }
-        self.with_object_held(object, find)
+        self.with_object_held(unpinned, object, find)
     }
 }

@@ -25,6 +25,7 @@ use crate::object::{Object, ObjectId, ObjectKind, RUN_PAGES};
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// The least limit of a file in pages for the sake of its device: shorter runs would make it
@@ -87,10 +88,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A call has written to so many pages of a throttled file: writes back the call's share of
-    /// what is dirty. Not called pinned, and with no range held.
+    /// what is dirty. Called with no range held.
     #[cold]
     pub(in crate::space) fn throttle(
         &self,
+        unpinned: Unpinned<'_>,
         id: ObjectId,
         object: &Object,
         throttled: &Throttled,
@@ -108,7 +110,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         // What the store refuses stays dirty, and those who sync are told of it. A file that
         // was released meanwhile has nothing to write.
-        let done = self.write_back_some(id, pages);
+        let done = self.write_back_some(unpinned, id, pages);
         if let (Ok(done), Some(reclaim)) = (done, self.reclaim()) {
             reclaim.counts.throttled.add(done.pages);
         }

@@ -6,6 +6,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// What `fstat(2)` asks of an object.
@@ -26,10 +27,11 @@ pub struct FileStats {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Vm::create_mount`](crate::Vm::create_mount).
     pub(crate) fn begin_mount(&self, limit: u64) -> Result<MountId, FileError> {
-        self.with_room(|| {
+        let unpinned = Unpinned::at_door();
+        self.with_room(unpinned, |unpinned| {
             let made = self
                 .objects
-                .create_mount(&self.memory, &self.pin(), limit)?;
+                .create_mount(&self.memory, &self.pin_by(&unpinned), limit)?;
             Ok(made)
         })
     }

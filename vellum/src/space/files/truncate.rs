@@ -28,7 +28,7 @@ use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::SpaceId;
-use crate::sync::{Pin, Turn};
+use crate::sync::{Pin, Turn, Unpinned};
 use crate::table::{Entry, Format, Users};
 use crate::tree::IntervalItem;
 
@@ -122,17 +122,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Takes every page of `range` out of an object, whose range the caller holds or
     /// which has no user.
-    pub(super) fn drop_pages(&self, handle: u32, range: Range<u64>) {
+    pub(super) fn drop_pages(&self, mut unpinned: Unpinned<'_>, handle: u32, range: Range<u64>) {
         if self.has_huge() {
-            (self.objects).end_run(&self.memory, &self.pin(), handle, &range);
+            (self.objects).end_run(&self.memory, &self.pin_by(&unpinned), handle, &range);
         }
         loop {
             // First: a page whose slot is gone cannot come back meanwhile.
             self.drop_slots(handle, range.clone());
-            self.drop_cached(handle, range.clone());
+            self.drop_cached(unpinned.reborrow(), handle, range.clone());
             // If the range is not held, reclaim may have had a page leave.
             let object = self.objects.get(handle);
-            let slot = self.objects.next_slot(&self.pin(), object, range.start);
+            let slot = self
+                .objects
+                .next_slot(&self.pin_by(&unpinned), object, range.start);
             if slot.is_none_or(|index| index >= range.end) {
                 return;
             }
@@ -140,11 +142,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// [`Vm::drop_pages`] of those in memory.
-    fn drop_cached(&self, handle: u32, mut range: Range<u64>) {
+    fn drop_cached(&self, mut unpinned: Unpinned<'_>, handle: u32, mut range: Range<u64>) {
         let mut spins = 0;
         loop {
-            self.memory.heed_crowd();
-            let pin = self.pin();
+            self.memory.heed_crowd(unpinned.reborrow());
+            let pin = self.pin_by(&unpinned);
             let next = self.drop_free_pages(&pin, handle, range.clone());
             if next > range.start {
                 range.start = next;
@@ -158,7 +160,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 NextPage::Busy(page) => {
                     drop(pin);
-                    self.wait_for_page(page);
+                    self.wait_for_page(unpinned.reborrow(), page);
                 }
                 NextPage::Page(index, lock) => {
                     let page = lock.page();
@@ -353,15 +355,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`File::release`](crate::space::File::release).
     pub(crate) fn release_object(&self, id: ObjectId) -> Result<(), FileError> {
-        let is_last = {
-            let pin = self.pin();
-            if pin.is_nested() {
-                return Err(FileError::Pinned);
-            }
-            self.objects.release_named(&pin, id)
-        };
+        let unpinned = self.memory.unless_pinned().ok_or(FileError::Pinned)?;
+        let is_last = self.objects.release_named(&self.pin_by(&unpinned), id);
         if is_last.ok_or(FileError::NoObject)? {
-            self.end_object(id.handle);
+            self.end_object(unpinned, id.handle);
         }
         Ok(())
     }
@@ -373,11 +370,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> EndsObjects for Vm<P, F, R> {
-    fn end_object(&self, handle: u32) {
-        if self.write_back_all(handle).error.is_some() {
-            self.events(&self.pin()).lost_objects.bump();
+    fn end_object(&self, mut unpinned: Unpinned<'_>, handle: u32) {
+        let done = self.write_back_all(unpinned.reborrow(), handle);
+        if done.error.is_some() {
+            self.events(&self.pin_by(&unpinned)).lost_objects.bump();
         }
-        self.drop_pages(handle, 0..u64::MAX);
-        self.objects.retire(&self.pin(), handle);
+        self.drop_pages(unpinned.reborrow(), handle, 0..u64::MAX);
+        self.objects.retire(&self.pin_by(&unpinned), handle);
     }
 }

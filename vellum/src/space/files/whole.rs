@@ -12,6 +12,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -23,17 +24,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: u64,
         mut each: impl FnMut(u64, &PageBytes<'_, P>),
     ) -> Result<u64, FileError> {
+        let mut unpinned = Unpinned::at_door();
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let end = first.saturating_add(pages).min(object.pages());
         let mut index = first;
         while index < end {
             let run_end = index + run_length(index, end - index);
             if !self.goes_by_page() {
-                index = self.read_cached(object, index..run_end, &mut each);
+                index = self.read_cached(unpinned.reborrow(), object, index..run_end, &mut each);
             }
             if index < run_end {
-                let frame = self.with_room(|| self.get_page(id.handle, index))?;
-                let pin = self.pin();
+                let frame = self.with_room(unpinned.reborrow(), |unpinned| {
+                    self.get_page(unpinned, id.handle, index)
+                })?;
+                let pin = self.pin_by(&unpinned);
                 each(index, &PageBytes::new(&self.memory, &pin, frame));
                 self.note_touched(&pin, frame);
                 self.memory.put(&pin, frame);
@@ -49,11 +53,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// anything else while the CPU is pinned.
     fn read_cached(
         &self,
+        unpinned: Unpinned<'_>,
         object: &Object,
         range: Range<u64>,
         each: &mut impl FnMut(u64, &PageBytes<'_, P>),
     ) -> u64 {
-        let pin = self.pin();
+        let pin = self.pin_by(&unpinned);
         let mut frames = [Pfn::NONE; RUN_PAGES];
         let frames = &mut frames[..(range.end - range.start) as usize];
         let looked_at = self
@@ -78,6 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: u64,
         mut each: impl FnMut(u64, &PageBytes<'_, P>),
     ) -> Result<u64, FileError> {
+        let unpinned = Unpinned::at_door();
         self.objects.find(id).ok_or(FileError::NoObject)?;
         let end = first.saturating_add(pages);
         if end > INDEX_END.min(self.pages_for(Self::MAX_SIZE)) {
@@ -91,7 +97,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let most = usize::MAX & !(self.memory.frame_size() - 1);
         let bytes = self.bytes_in(pages).min(most as u64) as usize;
         let start = Start::At(self.bytes_in(first));
-        let (_, written) = self.write_from(id, start, bytes, &mut give)?;
+        let (_, written) = self.write_from(unpinned, id, start, bytes, &mut give)?;
         Ok(self.page_of(written as u64))
     }
 }

@@ -13,7 +13,8 @@ use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
-use crate::sync::Pin;
+use crate::space::state::shortage::Shortage;
+use crate::sync::{MaybePinned, Pin, Unpinned};
 use crate::table::Format;
 
 /// Bytes of an object that are to be written, and the place of the first in the write.
@@ -55,10 +56,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         offset: u64,
         buffers: &[&[u8]],
     ) -> Result<usize, FileError> {
+        let unpinned = Unpinned::at_door();
         let mut sources = Sources::new(buffers);
         let len = sources.total();
         let mut give = |at, filling: &mut Filling<'_, P>| sources.give(at, filling);
-        let (_, written) = self.write_from(id, Start::At(offset), len, &mut give)?;
+        let (_, written) = self.write_from(unpinned, id, Start::At(offset), len, &mut give)?;
         Ok(written)
     }
 
@@ -68,10 +70,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: ObjectId,
         buffers: &[&[u8]],
     ) -> Result<(u64, usize), FileError> {
+        let unpinned = Unpinned::at_door();
         let mut sources = Sources::new(buffers);
         let len = sources.total();
         let mut give = |at, filling: &mut Filling<'_, P>| sources.give(at, filling);
-        self.write_from(id, Start::End, len, &mut give)
+        self.write_from(unpinned, id, Start::End, len, &mut give)
     }
 
     /// [`File::write`](crate::space::File::write).
@@ -82,12 +85,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         len: usize,
         mut give: impl FnMut(usize, &mut Filling<'_, P>),
     ) -> Result<usize, FileError> {
-        let (_, written) = self.write_from(id, Start::At(offset), len, &mut give)?;
+        let unpinned = Unpinned::at_door();
+        let (_, written) = self.write_from(unpinned, id, Start::At(offset), len, &mut give)?;
         Ok(written)
     }
 
     pub(super) fn write_from(
         &self,
+        unpinned: Unpinned<'_>,
         id: ObjectId,
         start: Start,
         len: usize,
@@ -95,26 +100,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(u64, usize), FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let throttled = self.throttled(object);
-        let HeldWrite {
-            pages,
-            bytes,
-            mut pin,
-        } = self.hold_for_write(object, start, len)?;
+        let mut caller = MaybePinned::not_yet(unpinned);
+        let HeldWrite { pages, bytes } = self.hold_for_write(&mut caller, object, start, len)?;
         let (offset, old_end) = (bytes.start, object.size());
         if offset > old_end && !bytes.is_empty() {
-            pin = None;
-            self.with_room_beside(&pages, || self.clear_tail(object, id.handle, old_end))?;
+            self.with_room_beside(caller.unpinned(), &pages, |unpinned| {
+                self.clear_tail(unpinned, object, id.handle, old_end)
+            })?;
         }
         let mut rest = Rest { bytes, at: 0 };
         while !rest.bytes.is_empty() {
             if rest.at > 0 {
-                pin = None;
+                caller.unpinned();
             }
-            let written = self.with_room_beside(&pages, || {
-                let written = self.write_next(&mut pin, object, id.handle, &rest, give);
-                // A CPU that has none left is not pinned while others make room.
-                written.inspect_err(|_| pin = None)
-            });
+            let written = match self.write_next(&mut caller, object, id.handle, &rest, give) {
+                Err(error) if error.is_shortage() => {
+                    self.with_room_made(caller.unpinned(), error, Some(&pages), |unpinned| {
+                        let mut caller = MaybePinned::not_yet(unpinned);
+                        self.write_next(&mut caller, object, id.handle, &rest, give)
+                    })
+                }
+                done => done,
+            };
             match written {
                 Ok(written) => {
                     rest.at += written.bytes;
@@ -131,13 +138,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(_) => break,
             }
         }
-        match pin {
-            Some(pin) => pages.let_go(&pin),
-            None => drop(pages),
-        }
+        pages.let_go(caller.pinned(&self.memory));
         if let Some(throttled) = throttled {
             let touched = self.pages_for(rest.bytes.start) - self.page_of(offset);
-            self.throttle(id, object, &throttled, touched);
+            self.throttle(caller.unpinned(), id, object, &throttled, touched);
         }
         Ok((offset, rest.at))
     }
@@ -146,7 +150,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// there. There is none where somebody had to sleep.
     fn write_next<'a>(
         &'a self,
-        pinned: &mut Option<Pin<'a>>,
+        caller: &mut MaybePinned<'a>,
         object: &Object,
         handle: u32,
         rest: &Rest,
@@ -154,15 +158,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Written, FileError> {
         #[cfg(feature = "published")]
         if self.goes_by_page() {
-            *pinned = None;
-            return self.write_one(object, handle, rest, give);
+            return self.write_one(caller.unpinned(), object, handle, rest, give);
         }
-        let pin = pinned.get_or_insert_with(|| self.pin());
+        let pin = caller.pinned(&self.memory);
         match self.write_run(pin, object, handle, rest, give)? {
             RunStep::Written(written) => Ok(written),
             RunStep::NotReady { is_whole } => {
-                *pinned = None;
-                self.make_ready(object, handle, self.page_of(rest.bytes.start), is_whole)?;
+                let index = self.page_of(rest.bytes.start);
+                self.make_ready(caller.unpinned(), object, handle, index, is_whole)?;
                 Ok(Written::NOTHING)
             }
         }
@@ -172,6 +175,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     fn make_ready(
         &self,
+        mut unpinned: Unpinned<'_>,
         object: &Object,
         handle: u32,
         index: u64,
@@ -179,23 +183,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), FileError> {
         // Somebody may be filling the page. What becomes of that is no matter if the
         // write covers all of it.
-        if is_whole && self.wait_for_page_at(object, index) {
+        if is_whole && self.wait_for_page_at(unpinned.reborrow(), object, index) {
             return Ok(());
         }
         // Part of the page keeps what its store, or swap, holds.
-        self.fetch_if_stored(object, handle, index)
+        self.fetch_if_stored(unpinned, object, handle, index)
     }
 
     /// Has a page read that is in the store of a file, or in swap.
     pub(super) fn fetch_if_stored(
         &self,
+        unpinned: Unpinned<'_>,
         object: &Object,
         handle: u32,
         index: u64,
     ) -> Result<(), FileError> {
-        let is_swapped = || self.objects.is_swapped(&self.pin(), object, index);
+        let is_swapped = || {
+            self.objects
+                .is_swapped(&self.pin_by(&unpinned), object, index)
+        };
         match object.is_file() || is_swapped() {
-            true => self.fetch_page(handle, index),
+            true => self.fetch_page(unpinned, handle, index),
             false => Ok(()),
         }
     }
@@ -394,6 +402,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// longer: mappings may have stored there.
     pub(super) fn clear_tail(
         &self,
+        unpinned: Unpinned<'_>,
         object: &Object,
         handle: u32,
         size: u64,
@@ -403,6 +412,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(());
         }
         self.clear_part(
+            unpinned,
             object,
             handle,
             self.page_of(size),
@@ -414,13 +424,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// read first; one of shared memory that is nowhere is zero already.
     pub(super) fn clear_part(
         &self,
+        mut unpinned: Unpinned<'_>,
         object: &Object,
         handle: u32,
         index: u64,
         part: Range<usize>,
     ) -> Result<(), FileError> {
-        self.fetch_if_stored(object, handle, index)?;
-        let pin = self.pin();
+        self.fetch_if_stored(unpinned.reborrow(), object, handle, index)?;
+        let pin = self.pin_by(&unpinned);
         let mut frame = [Pfn::NONE];
         self.objects
             .peek_run(&self.memory, &pin, object, index, &mut frame);

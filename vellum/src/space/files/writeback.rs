@@ -21,7 +21,7 @@ use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FileError;
 use crate::space::state::manager::Vm;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 /// Pages looked at under one pin.
@@ -111,12 +111,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         offset: u64,
         len: u64,
     ) -> Result<u64, FileError> {
+        let unpinned = Unpinned::at_door();
         if open.is_some_and(|open| !self.has_opened(open)) {
             return Err(FileError::NoObject);
         }
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let end = self.pages_for(offset.saturating_add(len));
-        let result = self.sync_pages(id.handle, self.page_of(offset)..end);
+        let result = self.sync_pages(unpinned, id.handle, self.page_of(offset)..end);
         if open.is_some_and(|open| object.errors.tell(open.told())) {
             return Err(FileError::Io);
         }
@@ -125,7 +126,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`File::write_back`](crate::space::File::write_back).
     pub(crate) fn write_back(&self, id: ObjectId, pages: u64) -> Result<u64, FileError> {
-        let done = self.write_back_some(id, pages)?;
+        let unpinned = Unpinned::at_door();
+        let done = self.write_back_some(unpinned, id, pages)?;
         match done.error {
             Some(error) => Err(error.into()),
             None => Ok(done.pages),
@@ -136,15 +138,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// fewer than `pages` and [`RUN_PAGES`] together.
     pub(super) fn write_back_some(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: ObjectId,
         pages: u64,
     ) -> Result<WrittenBack, FileError> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let start = object.write_back_from();
-        let mut done = self.write_back_pages(id.handle, start..u64::MAX, Selection::Marked, pages);
+        let mut done = self.write_back_pages(
+            unpinned.reborrow(),
+            id.handle,
+            start..u64::MAX,
+            Selection::Marked,
+            pages,
+        );
         if done.given < pages && done.error.is_none() {
             let rest = pages - done.given;
-            let wrapped = self.write_back_pages(id.handle, 0..start, Selection::Marked, rest);
+            let wrapped =
+                self.write_back_pages(unpinned, id.handle, 0..start, Selection::Marked, rest);
             done = WrittenBack {
                 pages: done.pages + wrapped.pages,
                 given: done.given + wrapped.given,
@@ -159,22 +169,35 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// CPU may have stored through an old translation, and the page is marked
     /// dirty only after the flush; unmappings are pinned from the one to the
     /// other.
-    fn wait_for_unmappings(&self) {
-        self.memory.wait_for_pins();
+    fn wait_for_unmappings(&self, unpinned: Unpinned<'_>) {
+        self.memory.wait_for_pins(unpinned);
     }
 
     /// Writes what is dirty of `range` and has the store make it safe.
-    fn sync_pages(&self, handle: u32, range: Range<u64>) -> Result<u64, IoError> {
+    fn sync_pages(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        handle: u32,
+        range: Range<u64>,
+    ) -> Result<u64, IoError> {
         let object = self.objects.get(handle);
         let ObjectKind::File { store } = object.kind() else {
             return Ok(0);
         };
-        let platform = self.memory.unpinned_platform()?;
-        self.wait_for_unmappings();
-        let written = self.write_back_pages(handle, range.clone(), Selection::All, u64::MAX);
-        if let Err(error) = platform.flush_store(store) {
+        // Before anything waits.
+        (self.memory).unpinned_platform(unpinned.reborrow())?;
+        self.wait_for_unmappings(unpinned.reborrow());
+        let written = self.write_back_pages(
+            unpinned.reborrow(),
+            handle,
+            range.clone(),
+            Selection::All,
+            u64::MAX,
+        );
+        let platform = self.memory.unpinned_platform(unpinned.reborrow());
+        if let Err(error) = platform.and_then(|platform| platform.flush_store(store)) {
             // Nobody knows what the store still has of what it took before.
-            self.make_dirty(handle, range);
+            self.make_dirty(unpinned, handle, range);
             object.errors.record();
             return Err(error);
         }
@@ -186,7 +209,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Writes a page of a file if it is dirty, and dirty ones in a row after it; waits for
     /// nobody. Returns how many pages the store took, and whether it refused one.
-    pub(in crate::space) fn write_cluster(&self, handle: u32, index: u64) -> (u64, bool) {
+    pub(in crate::space) fn write_cluster(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        handle: u32,
+        index: u64,
+    ) -> (u64, bool) {
         let mut run = DirtyRun::new();
         let mut next = index;
         let end = index + run_length(index, RUN_PAGES as u64);
@@ -194,30 +222,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut done = WrittenBack::default();
         // While pages of it are locked, the object is the one that they were found in.
         if let ObjectKind::File { store } = self.objects.get(handle).kind() {
-            self.give_run(store, handle, &run, &mut done);
+            self.give_run(unpinned.reborrow(), store, handle, &run, &mut done);
         }
         if let Ended::Busy(page) = ended {
-            self.memory.put(&self.pin(), page);
+            self.memory.put(&self.pin_by(&unpinned), page);
         }
         (done.pages, done.error.is_some())
     }
 
     /// Writes what is dirty of an object that has no user any more.
-    pub(super) fn write_back_all(&self, handle: u32) -> WrittenBack {
-        self.write_back_pages(handle, 0..u64::MAX, Selection::All, u64::MAX)
+    pub(super) fn write_back_all(&self, unpinned: Unpinned<'_>, handle: u32) -> WrittenBack {
+        self.write_back_pages(unpinned, handle, 0..u64::MAX, Selection::All, u64::MAX)
     }
 
     /// Marks all cached pages of `range` as newer than their store.
-    fn make_dirty(&self, handle: u32, mut range: Range<u64>) {
+    fn make_dirty(&self, mut unpinned: Unpinned<'_>, handle: u32, mut range: Range<u64>) {
         let object = self.objects.get(handle);
         loop {
-            let pin = self.pin();
+            let pin = self.pin_by(&unpinned);
             match self.lock_next(&pin, handle, range.clone()) {
                 NextPage::End => return,
                 NextPage::Again => pin.relax(0),
                 NextPage::Busy(page) => {
                     drop(pin);
-                    self.wait_for_page(page);
+                    self.wait_for_page(unpinned.reborrow(), page);
                 }
                 NextPage::Page(index, lock) => {
                     self.objects
@@ -240,6 +268,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// `limit`.
     fn write_back_pages(
         &self,
+        mut unpinned: Unpinned<'_>,
         handle: u32,
         range: Range<u64>,
         wanted: Selection,
@@ -259,7 +288,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             match ended {
                 _ if run.len > 0 => {
                     spins = 0;
-                    self.give_run(store, handle, &run, &mut done);
+                    self.give_run(unpinned.reborrow(), store, handle, &run, &mut done);
                 }
                 Ended::All => {
                     done.next = 0;
@@ -270,13 +299,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     spins += 1;
                 }
                 Ended::Busy(page) => {
-                    self.wait_for_page(page);
+                    self.wait_for_page(unpinned.reborrow(), page);
                     continue;
                 }
                 Ended::Here => {}
             }
             if let Ended::Busy(page) = ended {
-                self.memory.put(&self.pin(), page);
+                self.memory.put(&self.pin_by(&unpinned), page);
             }
         }
         done
@@ -333,19 +362,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Writes a run and releases its pages. If the store refuses the whole, each page is
     /// tried by itself.
-    fn give_run(&self, store: u64, handle: u32, run: &DirtyRun, done: &mut WrittenBack) {
-        let platform = self.memory.unpinned_platform();
+    fn give_run(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        store: u64,
+        handle: u32,
+        run: &DirtyRun,
+        done: &mut WrittenBack,
+    ) {
         let object = self.objects.get(handle);
         done.given += run.len as u64;
-        let whole = match (platform, run.len) {
-            (Ok(platform), 2..) => platform.write_pages(store, run.first, run.frames()),
+        let whole = match run.len {
+            2.. => (self.memory.unpinned_platform(unpinned.reborrow()))
+                .and_then(|all| all.write_pages(store, run.first, run.frames())),
             _ => Err(IoError),
         };
         for (step, &page) in run.frames().iter().enumerate() {
             let index = run.first + step as u64;
-            let written = whole.or_else(|_| platform?.write_page(store, index, page));
+            let written = whole.or_else(|_| {
+                let platform = self.memory.unpinned_platform(unpinned.reborrow());
+                platform?.write_page(store, index, page)
+            });
             let frame = self.memory.frame(page);
-            let pin = self.pin();
+            let pin = self.pin_by(&unpinned);
             // A device may have stored to a page that was pinned; one that is pinned since has a
             // flag in its record.
             let was_pinned = run.pinned >> step & 1 != 0;

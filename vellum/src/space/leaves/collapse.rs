@@ -25,7 +25,7 @@ use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::{Entry, Format, LockedTable, Marks, Tables, Users};
 
 /// What a call of [`Space::collapse`](crate::space::Space::collapse) did.
@@ -62,6 +62,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ranges: u64,
         least: u32,
     ) -> Result<Collapse, MapError> {
+        let mut unpinned = Unpinned::at_door();
         let mut report = Collapse {
             scanned: 0,
             collapsed: 0,
@@ -72,7 +73,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(report);
         }
         while report.scanned < ranges && report.next < F::USER_END {
-            let made = self.with_locked(id, |pin, space| {
+            let made = self.with_locked(unpinned.reborrow(), id, |pin, space| {
                 let space = *space;
                 let handle = self.region_from(space, report.next);
                 if handle.is_none() {
@@ -94,7 +95,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.collapse_range(pin, space, region, range, least)
             })?;
             report.collapsed += u64::from(made);
-            self.memory.heed_crowd();
+            self.memory.heed_crowd(unpinned.reborrow());
         }
         Ok(report)
     }

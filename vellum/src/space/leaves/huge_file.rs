@@ -19,7 +19,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::steps::fault::Fault;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -48,7 +48,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Makes pages of a block of frames for the superpage around page `index` of an object, if it
     /// is a file whose superpages are read whole and none of them is there. Returns the
     /// first: all are locked for the caller, who has a reference to each, and calls
-    /// [`Vm::read_superpage`], unpinned.
+    /// [`Vm::read_superpage`].
     pub(super) fn begin_to_read_superpage(
         &self,
         pin: &Pin<'_>,
@@ -87,7 +87,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         None
     }
 
-    /// Has the superpage around page `index` of an object read, unpinned, as far as
+    /// Has the superpage around page `index` of an object read, as far as
     /// [`Vm::begin_to_read_superpage`] says so. Returns whether there was anything to read.
     ///
     /// # Errors
@@ -95,15 +95,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(in crate::space) fn read_superpage_around(
         &self,
+        unpinned: Unpinned<'_>,
         handle: u32,
         index: u64,
     ) -> Result<bool, FaultError> {
         if !self.has_huge() {
             return Ok(false);
         }
-        let begun = self.begin_to_read_superpage(&self.pin(), handle, index);
+        let begun = self.begin_to_read_superpage(&self.pin_by(&unpinned), handle, index);
         match begun {
-            Some(head) => self.read_superpage(head).map(|()| true),
+            Some(head) => self.read_superpage(unpinned, head).map(|()| true),
             None => Ok(false),
         }
     }
@@ -116,7 +117,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`FaultError::Io`] if it could deliver none.
     #[cold]
     #[inline(never)]
-    pub(in crate::space) fn read_superpage(&self, head: Pfn) -> Result<(), FaultError> {
+    pub(in crate::space) fn read_superpage(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        head: Pfn,
+    ) -> Result<(), FaultError> {
         let record = self.memory.frame(head);
         let (object, first) = (self.objects.get(record.owner()), record.index());
         let ObjectKind::File { store } = object.kind() else {
@@ -128,10 +133,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let frames: [Pfn; RUN_PAGES] =
                 core::array::from_fn(|step| head.offset(start + step as u32));
             let index = first + u64::from(start);
-            self.fill_run(object, store, (index, &frames), |_, why| {
-                failed += 1;
-                error.get_or_insert(why);
-            });
+            self.fill_run(
+                unpinned.reborrow(),
+                object,
+                store,
+                (index, &frames),
+                |_, why| {
+                    failed += 1;
+                    error.get_or_insert(why);
+                },
+            );
         }
         match error {
             Some(error) if failed == Self::SUPERPAGE => Err(error.into()),

@@ -27,7 +27,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::Live;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, LockedTable, Marks, Users};
 
 /// Level of the leaves that superpages are mapped by.
@@ -365,17 +365,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Demotes every superpage mapping of a private page, to which the caller has a reference,
     /// and no pin and no lock. Waits for no lock of a space. Returns whether none is left.
-    pub(in crate::space) fn demote_all_of(&self, page: Pfn) -> bool {
+    pub(in crate::space) fn demote_all_of(&self, mut unpinned: Unpinned<'_>, page: Pfn) -> bool {
         if !self.has_superpages() {
             return true;
         }
         // Forks beside this may make some more.
         for _ in 0..=self.memory.frame(page).counts().maps() {
-            let found = self.find_superpage(&self.pin(), page);
+            let found = self.find_superpage(&self.pin_by(&unpinned), page);
             let Some((space, at)) = found else {
                 return true;
             };
-            if !self.try_demote(space, at) {
+            if !self.try_demote(unpinned.reborrow(), space, at) {
                 return false;
             }
         }
@@ -399,9 +399,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Demotes the superpage at a place of the space with this handle, if there is one. What space
     /// has the handle by now does not matter: its pages stay what they are. `false` if the
     /// space is being changed, or memory is short.
-    fn try_demote(&self, handle: u32, page: Vpn) -> bool {
+    fn try_demote(&self, unpinned: Unpinned<'_>, handle: u32, page: Vpn) -> bool {
         let space = self.live_at(handle);
-        let demoted = self.try_with_page_locked(space, page, |pin, space| {
+        let demoted = self.try_with_page_locked(unpinned, space, page, |pin, space| {
             if self.tables_if_any(pin, *space).is_none() {
                 return true;
             }

@@ -10,7 +10,7 @@ use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{RegionView, Traits};
 use crate::space::state::spaces::SpaceId;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, Users};
 
 /// Advice that changes what is resident.
@@ -46,24 +46,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: u64,
         advice: Advice,
     ) -> Result<(), MapError> {
+        let mut unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages)?;
         if let Advice::Folio(order) = advice {
-            return self.advise_folio(id, range, order);
+            return self.advise_folio(unpinned, id, range, order);
         }
         let advise = |pin: &Pin<'_>, space: LockedSpace<'_, R>| {
             self.advise_locked(pin, space, range, advice)?;
             Ok(self.is_covered(space, range))
         };
         let goal = Goal::Range(range);
+        let (lent, beside) = (unpinned.reborrow(), Beside::Nobody);
         let here =
-            self.with_range_locked(id, goal, Beside::Nobody, |pin, space, _| advise(pin, space))?;
+            self.with_range_locked(lent, id, goal, beside, |pin, space, _| advise(pin, space))?;
         let is_covered = match here {
             Some(is_covered) => is_covered,
-            None => self.with_locked(id, |pin, space| advise(pin, *space))?,
+            None => self.with_locked(unpinned.reborrow(), id, |pin, space| advise(pin, *space))?,
         };
-        self.memory.heed_crowd();
+        self.memory.heed_crowd(unpinned.reborrow());
         if advice == Advice::PageOut && self.swap().is_some() {
-            self.page_out(id, range);
+            self.page_out(unpinned, id, range);
         }
         match is_covered {
             true => Ok(()),

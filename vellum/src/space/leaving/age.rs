@@ -9,14 +9,16 @@ use crate::platform::Platform;
 use crate::reclaim::{Reclaim, Walked};
 use crate::rmap::{ReverseMap, Slot};
 use crate::space::state::manager::Vm;
+use crate::sync::Unpinned;
 use crate::table::{Format, Step};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Takes the accessed marks of single pages of a group's spaces, in its walk of this number,
-    /// and tells which frames they are. The caller is not pinned and holds no lock. CPUs are not
+    /// and tells which frames they are. The caller holds no lock. CPUs are not
     /// flushed: one that has a translation cached need not mark the entry again.
     pub(super) fn walk_tables(
         &self,
+        unpinned: Unpinned<'_>,
         (group, number): (usize, u32),
         used: &mut dyn FnMut(Pfn),
     ) -> Walked {
@@ -26,7 +28,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let key = is_one.then(|| self.live_at(handle.raw()).key());
             let mut next = Vpn(0);
             while next < F::USER_END {
-                let pin = self.pin();
+                let pin = self.pin_by(&unpinned);
                 let space = self.live_at(handle.raw());
                 if key != Some(space.key()) || space.users() == 0 {
                     return;

@@ -27,7 +27,7 @@ use crate::space::leaves::contiguous::FoundRun;
 use crate::space::state::manager::Vm;
 use crate::space::state::page::FoundPage;
 use crate::swap::SwapOutError;
-use crate::sync::{Pin, Turn};
+use crate::sync::{Pin, Turn, Unpinned};
 use crate::table::Format;
 
 /// What a reference to a private page keeps.
@@ -215,12 +215,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Has a page of a file leave, written to its store first if it has to be.
-    fn evict_file_page(&self, page: Pfn, rule: Rule) -> Taken {
+    fn evict_file_page(&self, unpinned: Unpinned<'_>, page: Pfn, rule: Rule) -> Taken {
         let (handle, index) = match self.attempt_eviction(page, rule) {
             Attempt::Done(taken) => return taken,
             Attempt::Dirty(handle, index) => (handle, index),
         };
-        let (written, refused) = self.write_cluster(handle, index);
+        let (written, refused) = self.write_cluster(unpinned, handle, index);
         if let Some(reclaim) = self.reclaim() {
             reclaim.counts.written.add(written);
             reclaim.counts.refused.add(u64::from(refused));
@@ -273,15 +273,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Takes a reference to a private page that nobody needs, and that no superpage has (any
     /// more). Otherwise says what became of what is in the frame.
-    fn claim_idle(&self, page: Pfn, rule: Rule) -> Result<(), Taken> {
-        let pin = self.pin();
+    fn claim_idle(&self, unpinned: Unpinned<'_>, page: Pfn, rule: Rule) -> Result<(), Taken> {
+        let pin = self.pin_by(&unpinned);
         let Some(held) = self.find_private(&pin, page) else {
             let private = self.memory.frame(page).as_private();
             if private.is_some_and(|page| page.has(PrivateFlags::SWAP_CACHED)) {
                 return Err(self.discard_cached(&pin, page));
             }
             drop(pin);
-            return Err(self.swap_out_shared(page, 0, rule));
+            return Err(self.swap_out_shared(unpinned, page, 0, rule));
         };
         let used = self.take_marks(&pin, page);
         let stays = match judge(used, false, rule) {
@@ -297,14 +297,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(());
         }
         drop(pin);
-        self.claim_first(page, held)
+        self.claim_first(unpinned, page, held)
     }
 
     /// The rest of [`Vm::claim_idle`] for the first page of an idle superpage.
     #[cold]
-    fn claim_first(&self, page: Pfn, held: Reference) -> Result<(), Taken> {
-        let is_demoted = self.demote_all_of(page);
-        let pin = self.pin();
+    fn claim_first(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        page: Pfn,
+        held: Reference,
+    ) -> Result<(), Taken> {
+        let is_demoted = self.demote_all_of(unpinned.reborrow(), page);
+        let pin = self.pin_by(&unpinned);
         match held {
             Reference::Page if is_demoted => return Ok(()),
             // To each of the pages by now, if it was demoted.
@@ -344,15 +349,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Has a private page, or one of shared memory, go to swap, if nobody needs it.
-    fn evict_to_swap(&self, page: Pfn, rule: Rule) -> Taken {
-        if let Err(taken) = self.claim_idle(page, rule) {
+    fn evict_to_swap(&self, mut unpinned: Unpinned<'_>, page: Pfn, rule: Rule) -> Taken {
+        if let Err(taken) = self.claim_idle(unpinned.reborrow(), page, rule) {
             return taken;
         }
-        let swapped = self.swap_out_page(page);
+        let swapped = self.swap_out_page(unpinned.reborrow(), page);
         if let (Ok(slot), Some(reclaim)) = (swapped, self.reclaim()) {
             reclaim.swapped_out(slot, page);
         }
-        self.memory.put(&self.pin(), page);
+        self.memory.put(&self.pin_by(&unpinned), page);
         match swapped {
             Ok(_) => {
                 if let Some(reclaim) = self.reclaim() {
@@ -373,22 +378,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
-    fn pin(&self) -> Pin<'_> {
-        self.memory.pin()
+    fn pin_by<'a>(&'a self, unpinned: &'a Unpinned<'_>) -> Pin<'a> {
+        self.memory.pin_by(unpinned)
     }
 
-    fn take(&self, page: Pfn, kind: PageKind, rule: Rule) -> Taken {
+    fn take(&self, unpinned: Unpinned<'_>, page: Pfn, kind: PageKind, rule: Rule) -> Taken {
         match kind {
             PageKind::File if self.memory.frame(page).kind() == Kind::Anonymous => {
                 self.evict_freed(page)
             }
-            PageKind::File => self.evict_file_page(page, rule),
-            PageKind::SwapBacked => self.evict_to_swap(page, rule),
+            PageKind::File => self.evict_file_page(unpinned, page, rule),
+            PageKind::SwapBacked => self.evict_to_swap(unpinned, page, rule),
         }
     }
 
-    fn walk(&self, walk: (usize, u32), used: &mut dyn FnMut(Pfn)) -> Walked {
-        self.walk_tables(walk, used)
+    fn walk(
+        &self,
+        unpinned: Unpinned<'_>,
+        walk: (usize, u32),
+        used: &mut dyn FnMut(Pfn),
+    ) -> Walked {
+        self.walk_tables(unpinned, walk, used)
     }
 
     fn is_unused(&self, page: Pfn) -> bool {
@@ -424,12 +434,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         }
     }
 
-    fn wait_for_frames(&self) {
-        self.memory.wait_for_frames();
+    fn wait_for_frames(&self, unpinned: Unpinned<'_>) {
+        self.memory.wait_for_frames(unpinned);
     }
 
-    fn wait_for_pins(&self) {
-        self.memory.wait_for_pins();
+    fn wait_for_pins(&self, unpinned: Unpinned<'_>) {
+        self.memory.wait_for_pins(unpinned);
     }
 
     fn reclaim_ended(&self) -> u32 {
@@ -439,10 +449,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         })
     }
 
-    fn wait_for_reclaimer(&self, ended: u32) -> bool {
-        let platform = self.memory.platform();
+    fn wait_for_reclaimer(&self, unpinned: Unpinned<'_>, ended: u32) -> bool {
         self.reclaim().is_some_and(|reclaim| {
-            (reclaim.reclaimers).wait_for_another(ended, &self.waits, platform, &|| self.pin())
+            (reclaim.reclaimers).wait_for_another(unpinned, ended, &self.waits, &self.memory)
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::addr::{PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::manager::Vm;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, MovedEntry, uses_windows};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -19,15 +19,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Calls of the manager do this by themselves when low memory is lacking. It is here
     /// for embedders who need low memory for other things.
     pub fn relieve_low(&self, most: u32) -> u32 {
+        self.make_low_room(Unpinned::at_door(), most)
+    }
+
+    /// [`Vm::relieve_low`] for a call that goes on.
+    pub(super) fn make_low_room(&self, unpinned: Unpinned<'_>, most: u32) -> u32 {
         if !uses_windows::<F>() || !self.memory.tables_make_room() {
             return 0;
         }
         let moved = self.move_tables(most);
         if moved > 0 {
-            let pin = self.pin();
+            let pin = self.pin_by(&unpinned);
             self.memory.leave_to_others(&pin, u64::from(moved));
             drop(pin);
-            self.memory.wait_for_frames();
+            self.memory.wait_for_frames(unpinned);
         }
         moved
     }

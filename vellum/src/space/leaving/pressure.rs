@@ -15,6 +15,7 @@ use crate::reclaim::{ReclaimStats, Scope};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
 use crate::space::state::shortage::{Lack, Lends, MakesRoom};
+use crate::sync::Unpinned;
 use crate::table::{Format, uses_windows};
 
 /// Times that room is made in one way for one call at most; each time twice as much as the time
@@ -47,22 +48,24 @@ struct Effort {
 impl<P: Platform, F: Format, R: ReverseMap> MakesRoom for Vm<P, F, R> {
     fn make_room_for(
         &self,
+        mut unpinned: Unpinned<'_>,
         mut lack: Option<Lack>,
         held: Option<&dyn Lends>,
-        call: &mut dyn FnMut() -> Option<Lack>,
+        call: &mut dyn FnMut(Unpinned<'_>) -> Option<Lack>,
     ) {
         let mut effort = Effort::default();
         while let Some(lacking) = lack {
-            let mut make_room = || {
-                if self.pin().is_nested() {
+            let mut make_room = |mut unpinned: Unpinned<'_>| {
+                if self.pin_by(&unpinned).is_nested() {
                     return false;
                 }
+                let waits = unpinned.reborrow();
                 let has_room = match lacking {
                     Lack::Memory => match self.relief() {
-                        Relief::Memory => self.make_room(&mut effort),
-                        relief => return self.make_room_for_items(relief, &mut effort),
+                        Relief::Memory => self.make_room(waits, &mut effort),
+                        relief => return self.make_room_for_items(waits, relief, &mut effort),
                     },
-                    Lack::OfGroup(group) => self.make_room_in(group, &mut effort),
+                    Lack::OfGroup(group) => self.make_room_in(waits, group, &mut effort),
                 };
                 if has_room {
                     effort.was_repeated = false;
@@ -73,17 +76,17 @@ impl<P: Platform, F: Format, R: ReverseMap> MakesRoom for Vm<P, F, R> {
                     return true;
                 }
                 effort.rescues += 1;
-                effort.rescues <= MOST_TRIES && self.is_rescued(lacking)
+                effort.rescues <= MOST_TRIES && self.is_rescued(unpinned, lacking)
             };
             let has_room = match held {
-                Some(held) => held.lend(&mut make_room),
-                None => make_room(),
+                Some(held) => held.lend(unpinned.reborrow(), &mut make_room),
+                None => make_room(unpinned.reborrow()),
             };
             if !has_room {
                 self.count_failure(lacking);
                 break;
             }
-            lack = call();
+            lack = call(unpinned.reborrow());
         }
     }
 }
@@ -96,22 +99,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Makes room for items of which there are as many as there may be. False if there is none:
     /// then nobody's end is asked for, and no private page leaves, which would not help.
-    fn make_room_for_items(&self, relief: Relief, effort: &mut Effort) -> bool {
+    fn make_room_for_items(
+        &self,
+        unpinned: Unpinned<'_>,
+        relief: Relief,
+        effort: &mut Effort,
+    ) -> bool {
         effort.items += 1;
         if effort.items == 1 {
             // What this CPU gave back may only wait for its epoch.
-            self.memory.wait_for_epochs();
+            self.memory.wait_for_epochs(unpinned);
             return true;
         }
         let want = FIRST_PAGES << effort.items.min(MOST_TRIES);
         relief == Relief::Files
             && effort.items <= MOST_TRIES
-            && self.reclaim_in(Scope::Files, want).is_some()
+            && self.reclaim_in(unpinned, Scope::Files, want).is_some()
     }
 
     /// Has pages of a group leave that has as many as it may. False if none can, or if that was
     /// tried too often.
-    fn make_room_in(&self, group: GroupId, effort: &mut Effort) -> bool {
+    fn make_room_in(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        group: GroupId,
+        effort: &mut Effort,
+    ) -> bool {
         if effort.group >= MOST_TRIES {
             return false;
         }
@@ -122,12 +135,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if let Some(reclaim) = self.reclaim() {
             reclaim.group_counts(group.place()).limit_hits.add(1);
         }
-        if self.reclaim_group(group, want) {
+        if self.reclaim_group(unpinned.reborrow(), group, want) {
             return true;
         }
         // The last that there is may lie in stocks of CPUs.
         let stocked = (self.memory.groups()).and_then(|groups| groups.usage(group));
-        stocked.is_some_and(|usage| usage.stocked > 0) && self.memory.take_stocks(group)
+        stocked.is_some_and(|usage| usage.stocked > 0) && self.memory.take_stocks(unpinned, group)
     }
 
     /// Whether others may have made room or freed pages, after a call found none and nothing
@@ -152,11 +165,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Makes room in some way that has not been tried too often; false if there is none.
-    fn make_room(&self, effort: &mut Effort) -> bool {
+    fn make_room(&self, mut unpinned: Unpinned<'_>, effort: &mut Effort) -> bool {
         // (If memory was never short, a planned failure is the reason.)
         if effort.epochs < MOST_TRIES && self.memory.was_short() {
             effort.epochs += 1;
-            if self.memory.wait_for_frames() > 0 {
+            if self.memory.wait_for_frames(unpinned.reborrow()) > 0 {
                 return true;
             }
             effort.epochs = MOST_TRIES;
@@ -169,10 +182,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             effort.nodes = MOST_TRIES;
         }
         if uses_windows::<F>() && effort.tables < MOST_TRIES && self.memory.take_low_missed() {
-            let most = self.memory.tables_to_move(&self.pin());
+            let most = self.memory.tables_to_move(&self.pin_by(&unpinned));
             let most = most.saturating_mul(1 << effort.tables);
             effort.tables += 1;
-            if self.relieve_low(most) > 0 {
+            if self.make_low_room(unpinned.reborrow(), most) > 0 {
                 return true;
             }
             effort.tables = MOST_TRIES;
@@ -180,7 +193,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if self.reclaim().is_some() && effort.pages < MOST_TRIES {
             let want = FIRST_PAGES << effort.pages;
             effort.pages += 1;
-            return self.reclaim_in(Scope::All, want).is_some();
+            return self.reclaim_in(unpinned, Scope::All, want).is_some();
         }
         false
     }
@@ -188,10 +201,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Has up to about `want` pages of a scope leave memory, those of the CPU's node first, and
     /// waits until their frames are free. Returns how many have left, none if others have made room
     /// meanwhile; None if no page can leave.
-    fn reclaim_in(&self, scope: Scope, want: u64) -> Option<u64> {
+    fn reclaim_in(&self, unpinned: Unpinned<'_>, scope: Scope, want: u64) -> Option<u64> {
         let reclaim = self.reclaim()?;
-        let home = self.memory.home(&self.pin());
-        let freed = reclaim.shrink_all(self, scope, usize::from(home.0), want);
+        let home = self.memory.home(&self.pin_by(&unpinned));
+        let freed = reclaim.shrink_all(unpinned, self, scope, usize::from(home.0), want);
         reclaim.counts.direct.add(1);
         reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
         freed
@@ -205,12 +218,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(reclaim) = self.reclaim() else {
             return 0;
         };
-        if usize::from(node.0) >= reclaim.lists.nodes() || self.pin().is_nested() {
+        let Some(mut unpinned) = self.memory.unless_pinned() else {
+            return 0;
+        };
+        if usize::from(node.0) >= reclaim.lists.nodes() {
             return 0;
         }
         self.memory.reclaim_begins(node);
         if self.memory.lacking(node) > 0 {
-            self.memory.wait_for_frames();
+            self.memory.wait_for_frames(unpinned.reborrow());
         }
         let mut freed = 0;
         let most = self.memory.frames_of(node);
@@ -220,7 +236,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 break;
             }
             let want = lacking.min(TASK_PAGES);
-            let lot = reclaim.shrink_node(self, usize::from(node.0), want);
+            let lot = reclaim.shrink_node(unpinned.reborrow(), self, usize::from(node.0), want);
             if lot == 0 {
                 break;
             }
@@ -235,10 +251,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// run out of memory. Returns how many have left: 0 if none can, or with `reclaim=off`. The
     /// caller is not pinned. May sleep while a store is written to.
     pub fn reclaim_pages(&self, pages: u64) -> u64 {
-        match pages {
-            0 => 0,
-            _ if self.pin().is_nested() => 0,
-            pages => self.reclaim_in(Scope::All, pages).unwrap_or(0),
+        match (pages, self.memory.unless_pinned()) {
+            (1.., Some(unpinned)) => {
+                let freed = self.reclaim_in(unpinned, Scope::All, pages);
+                freed.unwrap_or(0)
+            }
+            _ => 0,
         }
     }
 
@@ -258,13 +276,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Has up to about `want` pages leave that are charged to a group; false if none can.
-    pub(in crate::space) fn reclaim_group(&self, id: GroupId, want: u64) -> bool {
+    pub(in crate::space) fn reclaim_group(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: GroupId,
+        want: u64,
+    ) -> bool {
         let Some(reclaim) = self.reclaim() else {
             return false;
         };
-        let home = self.memory.home(&self.pin());
+        let home = self.memory.home(&self.pin_by(&unpinned));
         let scope = Scope::Group(id.place());
-        let freed = reclaim.shrink_all(self, scope, usize::from(home.0), want);
+        let freed = reclaim.shrink_all(unpinned, self, scope, usize::from(home.0), want);
         reclaim.counts.direct.add(1);
         reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
         freed.is_some()

@@ -8,7 +8,7 @@ use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Slot, Verdict, VisitReport};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Live, SpaceId};
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 /// What a scan met.
@@ -51,14 +51,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Calls `each` with every frame that the space maps in `range`, with a reference for as
-    /// long as the call takes, and nothing pinned or locked. Superpages whose frames have one
+    /// long as the call takes, and nothing locked. Superpages whose frames have one
     /// record, and the shared zero page, are left out.
-    pub(super) fn each_mapped(&self, id: SpaceId, range: PageRange, mut each: impl FnMut(Pfn)) {
+    pub(super) fn each_mapped(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: SpaceId,
+        range: PageRange,
+        mut each: impl FnMut(Unpinned<'_>, Pfn),
+    ) {
         let mut next = range.start;
         while next < range.end {
             let mut taken = Referenced::NONE;
             {
-                let pin = self.pin();
+                let pin = self.pin_by(&unpinned);
                 let Some(space) = self.find_space(id) else {
                     return;
                 };
@@ -73,8 +79,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
             for &page in taken.frames() {
-                each(page);
-                self.memory.put(&self.pin(), page);
+                each(unpinned.reborrow(), page);
+                self.memory.put(&self.pin_by(&unpinned), page);
             }
         }
     }

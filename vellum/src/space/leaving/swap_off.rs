@@ -18,6 +18,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::swap::{Swap, SwapOffError};
+use crate::sync::Unpinned;
 use crate::table::{Entry, Format};
 
 /// Rounds without any progress before it is given up.
@@ -31,17 +32,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`SwapOffError`]; the area is used on. Pages that came back before stay in memory.
     pub fn swap_off(&self, store: u64) -> Result<(), SwapOffError> {
+        let unpinned = Unpinned::at_door();
         let swap = self.swap().ok_or(SwapOffError::NoArea)?;
         let area = swap.begin_off(store).ok_or(SwapOffError::NoArea)?;
-        let emptied = self.empty_area(swap, area);
+        let emptied = self.empty_area(unpinned, swap, area);
         swap.end_off(area, emptied.is_ok());
         emptied
     }
 
-    fn empty_area(&self, swap: &Swap, area: usize) -> Result<(), SwapOffError> {
+    fn empty_area(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        swap: &Swap,
+        area: usize,
+    ) -> Result<(), SwapOffError> {
         let mut spins = 0;
         while !swap.is_empty(area) {
-            let back = self.objects_back(swap, area)? + self.spaces_back(swap, area)?;
+            let back = self.objects_back(unpinned.reborrow(), swap, area)?
+                + self.spaces_back(unpinned.reborrow(), swap, area)?;
             spins = if back > 0 { 0 } else { spins + 1 };
             if spins > PATIENCE {
                 return Err(SwapOffError::InUse);
@@ -52,7 +60,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Brings back the pages of objects. Returns how many there were.
-    fn objects_back(&self, swap: &Swap, area: usize) -> Result<u64, SwapOffError> {
+    fn objects_back(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        swap: &Swap,
+        area: usize,
+    ) -> Result<u64, SwapOffError> {
         let mut result = Ok(0);
         self.objects.arena().each(|handle, object| {
             let Ok(back) = &mut result else { return };
@@ -63,12 +76,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 handle: handle.raw(),
                 generation: object.generation(),
             };
-            if self.objects.hold_named(&self.pin(), id).is_none() {
+            if self
+                .objects
+                .hold_named(&self.pin_by(&unpinned), id)
+                .is_none()
+            {
                 return;
             }
-            let more = self.object_back(swap, area, id.handle);
+            let more = self.object_back(unpinned.reborrow(), swap, area, id.handle);
             if self.objects.release(id.handle) {
-                self.end_object(id.handle);
+                self.end_object(unpinned.reborrow(), id.handle);
             }
             match more {
                 Ok(more) => *back += more,
@@ -78,19 +95,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         result
     }
 
-    fn object_back(&self, swap: &Swap, area: usize, handle: u32) -> Result<u64, SwapOffError> {
+    fn object_back(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        swap: &Swap,
+        area: usize,
+        handle: u32,
+    ) -> Result<u64, SwapOffError> {
         let object = self.objects.get(handle);
         let (mut back, mut from) = (0, 0);
         loop {
             let found = {
-                let pin = self.pin();
+                let pin = self.pin_by(&unpinned);
                 self.objects.radix(&pin, object).next_slot(from)
             };
             let Some((index, slot)) = found else {
                 return Ok(back);
             };
             if swap.is_of(area, swap.long(u64::from(slot))) {
-                self.with_room(|| self.shared_back(handle, index))?;
+                self.with_room(unpinned.reborrow(), |unpinned| {
+                    self.shared_back(unpinned, handle, index)
+                })?;
                 back += 1;
             }
             from = index + 1;
@@ -98,26 +123,36 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Brings back a page of an object, if it is in swap.
-    fn shared_back(&self, handle: u32, index: u64) -> Result<(), FaultError> {
+    fn shared_back(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        handle: u32,
+        index: u64,
+    ) -> Result<(), FaultError> {
         loop {
             let loading = {
-                let pin = self.pin();
+                let pin = self.pin_by(&unpinned);
                 let Some(slot) = self.objects.slot_at(&pin, self.objects.get(handle), index) else {
                     return Ok(());
                 };
                 self.load_shared(&pin, (handle, index), slot, GroupId::ROOT)?
             };
             match loading {
-                Loading::Here(frame) => self.memory.put(&self.pin(), frame),
-                Loading::Wait(frame) => self.wait_for_page(frame),
-                Loading::Read(lock) => self.read_swapped(lock)?,
+                Loading::Here(frame) => self.memory.put(&self.pin_by(&unpinned), frame),
+                Loading::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
+                Loading::Read(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
                 Loading::Again => {}
             }
         }
     }
 
     /// Brings back the pages of entries. Returns how many there were.
-    fn spaces_back(&self, swap: &Swap, area: usize) -> Result<u64, SwapOffError> {
+    fn spaces_back(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        swap: &Swap,
+        area: usize,
+    ) -> Result<u64, SwapOffError> {
         let mut result = Ok(0);
         self.spaces.each(|handle, space| {
             let Ok(back) = &mut result else { return };
@@ -125,7 +160,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return;
             }
             let id = self.live_at(handle.raw()).id();
-            match self.space_back(swap, area, id) {
+            match self.space_back(unpinned.reborrow(), swap, area, id) {
                 Ok(more) => *back += more,
                 Err(error) => result = Err(error),
             }
@@ -133,10 +168,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         result
     }
 
-    fn space_back(&self, swap: &Swap, area: usize, id: SpaceId) -> Result<u64, SwapOffError> {
+    fn space_back(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        swap: &Swap,
+        area: usize,
+        id: SpaceId,
+    ) -> Result<u64, SwapOffError> {
         let (mut back, mut from) = (0, Vpn(0));
-        while let Some(page) = self.next_of_area(swap, area, id, from) {
-            match self.page_back(id, page) {
+        while let Some(page) = self.next_of_area(unpinned.reborrow(), swap, area, id, from) {
+            match self.page_back(unpinned.reborrow(), id, page) {
                 // The space has ended.
                 Err(FaultError::NoSpace) => break,
                 result => result?,
@@ -148,7 +189,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The first page of a space at or after `from` whose entry names a slot of the area.
-    fn next_of_area(&self, swap: &Swap, area: usize, id: SpaceId, from: Vpn) -> Option<Vpn> {
+    fn next_of_area(
+        &self,
+        unpinned: Unpinned<'_>,
+        swap: &Swap,
+        area: usize,
+        id: SpaceId,
+        from: Vpn,
+    ) -> Option<Vpn> {
         let names = |entry| match F::decode(entry, 1) {
             Entry::Swap(swapped) => swap.is_of(area, swapped.slot),
             Entry::Empty | Entry::Leaf(_) | Entry::Table(_) => false,
@@ -157,7 +205,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             start: from,
             end: F::USER_END,
         };
-        let found = self.with_locked(id, |pin, space| {
+        let found = self.with_locked(unpinned, id, |pin, space| {
             let tables = self.tables(pin, **space);
             let found = self.for_regions(*space, rest, |_, view| {
                 for span in tables.spans(view.range.intersection(rest)) {
@@ -178,14 +226,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Brings the page at a place of a space back, if it is in swap.
-    fn page_back(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
-        self.with_room(|| {
+    fn page_back(&self, unpinned: Unpinned<'_>, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
+        self.with_room(unpinned, |mut unpinned| {
             let mut tries = 0;
             loop {
-                match self.attempt_back(id, page)? {
-                    FaultStep::Wait(frame) => self.wait_for_page(frame),
-                    FaultStep::SwapIn(lock) => self.read_swapped(lock)?,
-                    FaultStep::Again => self.give_way(id, &mut tries),
+                match self.attempt_back(unpinned.reborrow(), id, page)? {
+                    FaultStep::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
+                    FaultStep::SwapIn(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
+                    FaultStep::Again => self.give_way(unpinned.reborrow(), id, &mut tries),
                     FaultStep::Done(_)
                     | FaultStep::Fill(_)
                     | FaultStep::FillSuperpage(_)
@@ -196,8 +244,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// One attempt of a fault that asks for no rights.
-    fn attempt_back(&self, id: SpaceId, page: Vpn) -> Result<FaultStep, FaultError> {
-        let (pin, expected) = self.pin_for_fault(id.handle);
+    fn attempt_back(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: SpaceId,
+        page: Vpn,
+    ) -> Result<FaultStep, FaultError> {
+        let (pin, expected) = self.pin_for_fault(unpinned, id.handle);
         let pin = &pin;
         let cpu = self.cpus.get(pin);
         let space = self.load_named(pin, cpu, id).ok_or(FaultError::NoSpace)?;

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use crate::addr::{PageRange, Pfn};
 use crate::frame::{Kind, PrivateFlags};
 use crate::object::PageLock;
-use crate::platform::Platform;
+use crate::platform::{Platform, SlotError};
 use crate::reclaim::Rule;
 use crate::rmap::{ReverseMap, Verdict};
 use crate::space::leaves::contiguous::FoundRun;
@@ -20,7 +20,7 @@ use crate::space::state::account::Resident;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::swap::{Swap, SwapArea, SwapAreaStats, SwapOnError, SwapOutError, SwapStats};
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, Swapped};
 
 /// Times that the entries of a page are looked for. Another fork may have made some where
@@ -58,16 +58,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Unmaps a private page everywhere and writes it to swap. The caller has one reference to
-    /// the frame, no pin and no lock. After `Ok`, that reference is the last, and the slot with
+    /// the frame and no lock. After `Ok`, that reference is the last, and the slot with
     /// this number has the page.
     ///
     /// # Errors
     /// [`SwapOutError`].
-    pub(crate) fn swap_out_page(&self, page: Pfn) -> Result<u64, SwapOutError> {
+    pub(crate) fn swap_out_page(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        page: Pfn,
+    ) -> Result<u64, SwapOutError> {
         let swap = self.swap().ok_or(SwapOutError::NoSlot)?;
         let (slot, lock) = self.unmap_to_swap(swap, page)?;
-        let written = swap.write(self.memory.platform(), slot, page);
-        let pin = self.pin();
+        let written = self.write_to_swap(unpinned.reborrow(), swap, slot, page);
+        let pin = self.pin_by(&unpinned);
         swap.end_out(&self.memory, &pin, slot, Some(written));
         let is_mapped = self.memory.frame(page).counts().maps() > 0;
         self.objects.locks.unlock(&self.memory, &pin, lock);
@@ -76,6 +80,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Ok(()) if is_mapped => Err(SwapOutError::InUse),
             Ok(()) => Ok(slot),
         }
+    }
+
+    /// Writes a page to a slot.
+    pub(super) fn write_to_swap(
+        &self,
+        unpinned: Unpinned<'_>,
+        swap: &Swap,
+        slot: u64,
+        page: Pfn,
+    ) -> Result<(), SlotError> {
+        swap.write(self.memory.unpinned_platform(unpinned)?, slot, page)
     }
 
     /// Locks a page and replaces its entries. Returns the slot that they name, which is busy.
@@ -176,13 +191,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Writes the pages of a range to swap that are private or of shared memory, as far as that
     /// goes: pages that are in use stay, and so do all when there is no slot, and pages of
     /// superpages.
-    pub(in crate::space) fn page_out(&self, id: SpaceId, range: PageRange) {
-        self.each_mapped(id, range, |page| match self.memory.frame(page).kind() {
-            Kind::Object => {
-                let _ = self.swap_out_shared(page, 1, Rule::Forced);
-            }
-            _ => {
-                let _ = self.swap_out_page(page);
+    pub(super) fn page_out(&self, unpinned: Unpinned<'_>, id: SpaceId, range: PageRange) {
+        self.each_mapped(unpinned, id, range, |unpinned, page| {
+            match self.memory.frame(page).kind() {
+                Kind::Object => {
+                    let _ = self.swap_out_shared(unpinned, page, 1, Rule::Forced);
+                }
+                _ => {
+                    let _ = self.swap_out_page(unpinned, page);
+                }
             }
         });
     }

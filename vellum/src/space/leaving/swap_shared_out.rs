@@ -8,7 +8,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
 use crate::space::state::page::FoundPage;
 use crate::swap::Swap;
-use crate::sync::{HeldRange, Pin};
+use crate::sync::{HeldRange, Pin, Unpinned};
 use crate::table::Format;
 
 /// A page that is being written.
@@ -20,13 +20,19 @@ struct Leaving {
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Has a page of shared memory go to swap, if nobody needs it. The caller has `others`
-    /// references to it, no pin, and no lock.
-    pub(in crate::space) fn swap_out_shared(&self, page: Pfn, others: u32, rule: Rule) -> Taken {
+    /// references to it and no lock.
+    pub(super) fn swap_out_shared(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        page: Pfn,
+        others: u32,
+        rule: Rule,
+    ) -> Taken {
         let Some(swap) = self.swap() else {
             return Taken::Kept;
         };
         let (found, leaving) = {
-            let pin = self.pin();
+            let pin = self.pin_by(&unpinned);
             let Some(found) = self.find_cached(&pin, page) else {
                 return Taken::Gone;
             };
@@ -38,8 +44,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
         };
-        let written = swap.write(self.memory.platform(), leaving.slot, page);
-        self.end_shared_out(swap, &found, leaving, written)
+        let written = self.write_to_swap(unpinned.reborrow(), swap, leaving.slot, page);
+        self.end_shared_out(&self.pin_by(&unpinned), swap, &found, leaving, written)
     }
 
     /// Takes what the page needs that is to leave: its lock, its range, a slot; and unmaps it.
@@ -112,6 +118,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Ends what [`Vm::begin_shared_out`] began, and drops the reference that [`FoundPage`] has.
     fn end_shared_out(
         &self,
+        pin: &Pin<'_>,
         swap: &Swap,
         found: &FoundPage<'_>,
         Leaving { lock, slot, held }: Leaving,
@@ -123,9 +130,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             index,
             ..
         } = found;
-        let pin = self.pin();
         let short = swap.short(slot).unwrap_or(0) as u32;
-        swap.end_store(&self.memory, &pin, slot, Some(written));
+        swap.end_store(&self.memory, pin, slot, Some(written));
         if written.is_ok() {
             // A read of several pages must not have this one as it was and another as it is
             // after somebody has brought this one back and written to both.
@@ -134,18 +140,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if let Some(reclaim) = self.reclaim() {
                 reclaim.swapped_out_of(found.handle, index, page);
             }
-            (self.objects).move_to_slot(&self.memory, &pin, place, page, short);
-            self.note_removed(&pin, page);
+            (self.objects).move_to_slot(&self.memory, pin, place, page, short);
+            self.note_removed(pin, page);
         }
         let platform = self.memory.platform();
-        object.writers.unlock(held, &self.waits, platform, &pin);
-        self.objects.locks.unlock(&self.memory, &pin, lock);
-        self.memory.put(&pin, page);
+        object.writers.unlock(held, &self.waits, platform, pin);
+        self.objects.locks.unlock(&self.memory, pin, lock);
+        self.memory.put(pin, page);
         let reclaim = self.reclaim();
         match written {
             Ok(()) => {
                 // The cache's.
-                self.memory.put(&pin, page);
+                self.memory.put(pin, page);
                 if let Some(reclaim) = reclaim {
                     reclaim.counts.swapped.add(1);
                 }

@@ -6,6 +6,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::shortage::Lack;
 use crate::space::state::spaces::{SpaceId, SpaceRecord};
+use crate::sync::Unpinned;
 use crate::table::Format;
 use crate::tree::RangeNode;
 
@@ -59,8 +60,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Asks the platform for memory, when nothing else can be done. Whether there may be some.
-    pub(super) fn is_rescued(&self, lack: Lack) -> bool {
-        let platform = self.memory.platform();
+    pub(super) fn is_rescued(&self, mut unpinned: Unpinned<'_>, lack: Lack) -> bool {
+        let Ok(platform) = self.memory.unpinned_platform(unpinned.reborrow()) else {
+            return false;
+        };
         let rescue = match lack {
             Lack::Memory => platform.out_of_memory(self.choose_victim()),
             Lack::OfGroup(group) => {
@@ -70,7 +73,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match rescue {
             Rescue::Fail => false,
             Rescue::Again => {
-                self.memory.wait_for_frames();
+                self.memory.wait_for_frames(unpinned);
                 true
             }
         }

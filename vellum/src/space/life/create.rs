@@ -11,7 +11,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Live, Rules, SpaceId};
 use crate::sync::atomic::Ordering;
 use crate::sync::users::join;
-use crate::sync::{Pin, Turn};
+use crate::sync::{Pin, Turn, Unpinned};
 use crate::table::{Format, Tables};
 
 /// A space that nobody can name yet, so that it is as good as locked.
@@ -27,10 +27,10 @@ impl<'a, R: ReverseMap> HoldsSpace<'a, R> for NewSpace<'a, R> {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Vm::create_space`](crate::Vm::create_space).
     pub(crate) fn begin_space(&self) -> Result<SpaceId, MapError> {
-        self.with_room(|| self.create_space_once())
+        self.with_room(Unpinned::at_door(), |_| self.create_space_once())
     }
 
-    fn create_space_once(&self) -> Result<SpaceId, MapError> {
+    pub(super) fn create_space_once(&self) -> Result<SpaceId, MapError> {
         let pin = self.pin();
         let space = self.make_space(&pin)?;
         let env = self.env(&pin);

@@ -10,51 +10,55 @@ use crate::space::state::error::MapError;
 use crate::space::state::locked::WholeSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
-use crate::sync::{CpuRoom, Pin};
+use crate::sync::{CpuRoom, Pin, Unpinned};
 use crate::table::{FlushTarget, Format, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::exit`](crate::space::Space::exit).
     pub(crate) fn exit(&self, id: SpaceId) -> Result<bool, MapError> {
+        self.leave_space(Unpinned::at_door(), id)
+    }
+
+    fn leave_space(&self, mut unpinned: Unpinned<'_>, id: SpaceId) -> Result<bool, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         if !self.leave(space)? {
             return Ok(false);
         }
         let mut dead = DeadObjects::default();
         // Not under a pin of the caller's: that was asked when the last task left.
-        let _ = self.with_space_locked(space, Beside::Nobody, |pin, space| {
+        let _ = self.with_space_locked(unpinned.reborrow(), space, Beside::Nobody, |pin, space| {
             self.events(pin).exits.bump();
             self.tear_down(pin, space, &mut dead);
         });
-        let pin = self.pin();
+        let pin = self.pin_by(&unpinned);
         self.unmake_space(&pin, space);
         drop(pin);
-        self.after_removal(dead);
+        self.after_removal(unpinned, dead);
         Ok(true)
     }
 
     /// [`Space::exec`](crate::space::Space::exec).
     pub(crate) fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
+        let mut unpinned = self.memory.unless_pinned().ok_or(MapError::Pinned)?;
         // As it was when the call began, whatever becomes of the space meanwhile.
         let (limits, rules) = {
-            let pin = self.pin();
-            MapError::unless_ends(&pin)?;
+            let _pin = self.pin_by(&unpinned);
             let space = self.find_space(old).ok_or(MapError::NoSpace)?;
             (space.limits.get(), space.rules().inherited())
         };
-        let new = self.begin_space()?;
+        let new = self.with_room(unpinned.reborrow(), |_| self.create_space_once())?;
         // Nobody else can end it.
-        let _ = self.set_limits(new, limits);
+        let _ = self.limit_space(unpinned.reborrow(), new, limits);
         if let Some(space) = self.find_space(new) {
             space.begin_rules(rules);
         }
         let group = self.group_of(old).unwrap_or(GroupId::ROOT);
         if group != GroupId::ROOT {
             // The group ends only if somebody moves `old` away meanwhile.
-            let _ = self.set_group(new, group);
+            let _ = self.move_space(unpinned.reborrow(), new, group);
         }
-        if let Err(error) = self.exit(old) {
-            self.exit(new)?;
+        if let Err(error) = self.leave_space(unpinned.reborrow(), old) {
+            self.leave_space(unpinned, new)?;
             return Err(error);
         }
         Ok(new)

@@ -21,7 +21,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::sync::atomic::Ordering;
-use crate::sync::{CpuRoom, Pin};
+use crate::sync::{CpuRoom, Pin, Unpinned};
 use crate::table::{Format, Gather, LockedTable, Marks, Span, Spares, Users};
 
 /// How far large leaves were copied.
@@ -82,16 +82,17 @@ struct TableCopy<'c, 'a, P: Platform, F: Format, R: ReverseMap> {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::fork`](crate::space::Space::fork).
     pub(crate) fn fork(&self, id: SpaceId) -> Result<SpaceId, MapError> {
-        self.with_room(|| self.fork_once(id))
+        let unpinned = Unpinned::at_door();
+        self.with_room(unpinned, |unpinned| self.fork_once(unpinned, id))
     }
 
-    fn fork_once(&self, id: SpaceId) -> Result<SpaceId, MapError> {
+    fn fork_once(&self, mut unpinned: Unpinned<'_>, id: SpaceId) -> Result<SpaceId, MapError> {
         let mut dead = DeadObjects::default();
-        let result = self.with_locked(id, |pin, parent| {
+        let result = self.with_locked(unpinned.reborrow(), id, |pin, parent| {
             self.events(pin).forks.bump();
             Ok(self.fork_locked(pin, *parent, &mut dead)?)
         });
-        self.after_removal(dead);
+        self.after_removal(unpinned, dead);
         result
     }
 

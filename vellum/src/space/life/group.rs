@@ -8,6 +8,7 @@ use crate::space::leaving::pressure::MOST_TRIES;
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{SpaceId, SpaceRecord};
+use crate::sync::Unpinned;
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
 
@@ -96,10 +97,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Group::end`](crate::space::Group::end).
     pub(crate) fn end_group(&self, id: GroupId) -> Result<(), GroupError> {
+        let unpinned = Unpinned::at_door();
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
         self.memory.groups().ok_or(GroupError::Off)?;
-        let move_pages = || reclaim.give_to_root(self, id.place());
-        match self.memory.end_group(id, move_pages) {
+        let move_pages = |unpinned: Unpinned<'_>| reclaim.give_to_root(unpinned, self, id.place());
+        match self.memory.end_group(unpinned, id, move_pages) {
             Some(true) => Ok(()),
             Some(false) => Err(GroupError::InUse),
             None => Err(GroupError::NoGroup),
@@ -108,8 +110,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Group::set_limit`](crate::space::Group::set_limit).
     pub(crate) fn set_group_limit(&self, id: GroupId, limit: u64) -> Result<u64, GroupError> {
+        let mut unpinned = Unpinned::at_door();
         let groups = self.memory.groups().ok_or(GroupError::Off)?;
-        if !self.memory.set_group_limit(id, limit) {
+        if !self.memory.set_group_limit(unpinned.reborrow(), id, limit) {
             return Err(GroupError::NoGroup);
         }
         let mut tries = 0;
@@ -118,10 +121,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if excess == 0 {
                 return Ok(0);
             }
-            if !self.reclaim_group(id, excess.min(LOT)) {
+            if !self.reclaim_group(unpinned.reborrow(), id, excess.min(LOT)) {
                 // What left may lie in stocks.
                 tries += 1;
-                self.memory.take_stocks(id);
+                self.memory.take_stocks(unpinned.reborrow(), id);
                 if tries == MOST_TRIES || groups.excess(id) == excess {
                     return Ok(groups.excess(id));
                 }
@@ -131,8 +134,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Space::set_group`](crate::space::Space::set_group).
     pub(crate) fn set_group(&self, space: SpaceId, id: GroupId) -> Result<(), GroupError> {
+        self.move_space(Unpinned::at_door(), space, id)
+    }
+
+    pub(super) fn move_space(
+        &self,
+        unpinned: Unpinned<'_>,
+        space: SpaceId,
+        id: GroupId,
+    ) -> Result<(), GroupError> {
         let groups = self.memory.groups().ok_or(GroupError::Off)?;
-        let moved = self.with_locked(space, |_, space| {
+        let moved = self.with_locked(unpinned, space, |_, space| {
             let joined = groups.join(id);
             if joined {
                 let old = space.group.swap(id.to_bits(), Ordering::AcqRel);

@@ -15,8 +15,8 @@ use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::space::state::tract::{Tract, Waits};
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 use crate::tree::RangeTree;
 
@@ -71,20 +71,21 @@ fn is_between_regions<T: Item>(tree: RangeTree<'_, T>, cut: Vpn) -> bool {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::divide`](crate::space::Space::divide).
     pub(crate) fn divide_space(&self, id: SpaceId, page: Vpn) -> Result<bool, MapError> {
+        let mut unpinned = Unpinned::at_door();
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         if page.0 == 0 || page >= F::USER_END {
             return Ok(false);
         }
-        let guard = self.lock_but_tracts(space);
+        let guard = self.lock_but_tracts(unpinned.reborrow(), space);
         let divided = match (space.named(id), space.is_divided()) {
             (None, _) => Err(MapError::NoSpace),
             (_, false) if is_between_regions(self.tree(space), page) => {
-                let divided = self.begin_tracts(&self.pin(), space, page);
+                let divided = self.begin_tracts(&self.pin_by(&unpinned), space, page);
                 divided.map_err(MapError::from)
             }
             (_, false) => Ok(()),
             (_, true) => {
-                let divided = self.divide_tract_before(space, page);
+                let divided = self.divide_tract_before(unpinned, space, page);
                 divided.map_err(MapError::from)
             }
         };
@@ -111,16 +112,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Divides a space, whose lock is the caller's, if it is time after a wait for it.
-    pub(super) fn divide_after_wait(&self, space: Live<'_, R>, page: Vpn) {
+    pub(super) fn divide_after_wait(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        space: Live<'_, R>,
+        page: Vpn,
+    ) {
         let waits = (&space.get().waits, PATIENCE);
         let regions = space.account.counts.regions.get();
         let Some(cut) = self.cut_after_wait(self.tree(space), waits, page, regions) else {
             return;
         };
-        self.wait_until_alone(space);
+        self.wait_until_alone(unpinned.reborrow(), space);
         if !space.is_divided() && is_between_regions(self.tree(space), cut) {
             // Without memory it stays as it is.
-            let _ = self.begin_tracts(&self.pin(), space, cut);
+            let _ = self.begin_tracts(&self.pin_by(&unpinned), space, cut);
         }
     }
 
@@ -195,12 +201,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Divides the tract that a cut lies in, for the holder of the space's lock, if no region lies
     /// on both sides of it.
-    fn divide_tract_before(&self, space: Live<'_, R>, cut: Vpn) -> Result<(), OutOfMemory> {
+    fn divide_tract_before(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        space: Live<'_, R>,
+        cut: Vpn,
+    ) -> Result<(), OutOfMemory> {
         let tract = self.tract_at(space, cut);
-        self.lock_tract(tract);
+        self.lock_tract(unpinned.reborrow(), tract);
         let suits = tract.range().start < cut && is_between_regions(self.tract_tree(tract), cut);
         let divided = match suits {
-            true => self.divide_tract(&self.pin(), space, tract, cut),
+            true => self.divide_tract(&self.pin_by(&unpinned), space, tract, cut),
             false => Ok(()),
         };
         self.unlock_tract(tract);

@@ -10,8 +10,8 @@ use crate::space::state::locked::{HoldsSpace, LockedSpace, WholeSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::space::state::tract::Tract;
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::{MaybePinned, Pin, SleepHost, Unpinned};
 use crate::table::Format;
 
 /// Times that a call tries anew before it sleeps until nothing is being unmapped.
@@ -71,9 +71,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Drop for SpaceGuard<'_, P, F, R> {
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Takes the lock of a space, and no other.
-    pub(super) fn lock_alone(&self, space: Live<'_, R>) {
-        let (lock, platform) = (&space.get().lock, self.memory.platform());
-        lock.lock(&self.waits, platform, || self.pin());
+    pub(super) fn lock_alone(&self, unpinned: Unpinned<'_>, space: Live<'_, R>) {
+        (space.get().lock).lock(unpinned, &self.waits, &self.memory);
     }
 
     /// Lets go of the lock of a space, and of those of its tracts, if the caller has them.
@@ -90,10 +89,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         (space.lock).unlock(&self.waits, platform, || self.pin());
     }
 
-    /// Takes the lock of a tract, unpinned.
-    pub(super) fn lock_tract(&self, tract: &Tract) {
-        let (lock, platform) = (&tract.guarded.lock, self.memory.platform());
-        lock.lock(&self.waits, platform, || self.pin());
+    /// Takes the lock of a tract.
+    pub(super) fn lock_tract(&self, unpinned: Unpinned<'_>, tract: &Tract) {
+        (tract.guarded.lock).lock(unpinned, &self.waits, &self.memory);
     }
 
     pub(in crate::space) fn unlock_tract(&self, tract: &Tract) {
@@ -103,20 +101,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Sees to it that nobody else changes anything of a space whose lock is ours, but those
     /// whom `whom` allows.
-    fn have_all(&self, space: Live<'_, R>, whom: Beside) {
+    fn have_all(&self, mut unpinned: Unpinned<'_>, space: Live<'_, R>, whom: Beside) {
         if !whom.allows(space) {
-            self.wait_until_alone(space);
+            self.wait_until_alone(unpinned.reborrow(), space);
         }
         if space.is_divided() {
-            self.lock_tracts(space);
+            self.lock_tracts(unpinned, space);
         }
     }
 
     /// Takes the locks of all tracts, for the holder of the space's.
     #[inline(never)]
-    fn lock_tracts(&self, space: Live<'_, R>) {
+    fn lock_tracts(&self, mut unpinned: Unpinned<'_>, space: Live<'_, R>) {
         self.for_tracts(space, |tract| {
-            self.lock_tract(tract);
+            self.lock_tract(unpinned.reborrow(), tract);
             tract.guarded.counts.move_to(&space.account.counts);
         });
         space.whole.store(1, Ordering::Relaxed);
@@ -132,28 +130,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Waits until nothing of a space, whose lock is ours, is being unmapped without it.
     #[cold]
     #[inline(never)]
-    pub(super) fn wait_until_alone(&self, space: Live<'_, R>) {
+    pub(super) fn wait_until_alone(&self, mut unpinned: Unpinned<'_>, space: Live<'_, R>) {
         space.unmappings.await_end(true);
         while !space.unmappings.is_none() {
             self.unlock_alone(space);
-            let platform = self.memory.platform();
-            (space.unmappings).wait(&self.waits, platform, || self.pin());
-            self.lock_alone(space);
+            (space.unmappings).wait(unpinned.reborrow(), &self.waits, &self.memory);
+            self.lock_alone(unpinned.reborrow(), space);
         }
         space.unmappings.await_end(false);
     }
 
-    /// Has a call that others were in the way of, as often as `tries` says, wait for them, unpinned.
+    /// Has a call that others were in the way of, as often as `tries` says, wait for them.
     /// They are pinned, and so it is for a moment; but who unmaps a region without the lock may
     /// sleep until it has that again, and then so does the caller.
-    pub(in crate::space) fn give_way(&self, id: SpaceId, tries: &mut u32) {
+    pub(in crate::space) fn give_way(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: SpaceId,
+        tries: &mut u32,
+    ) {
         if *tries >= TRIES
             && let Some(space) = self.find_space(id)
             && !space.unmappings.is_none()
         {
-            self.lock_alone(space);
+            self.lock_alone(unpinned.reborrow(), space);
             if !space.unmappings.is_none() {
-                self.wait_until_alone(space);
+                self.wait_until_alone(unpinned, space);
             }
             self.unlock_alone(space);
             return;
@@ -162,15 +164,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         *tries = tries.saturating_add(1);
     }
 
-    /// The space with this name, locked. The caller is not pinned.
+    /// The space with this name, locked.
     pub(in crate::space) fn lock_named(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: SpaceId,
     ) -> Result<SpaceGuard<'_, P, F, R>, MapError> {
-        MapError::unless_ends(&self.pin())?;
+        MapError::unless_ends(&self.pin_by(&unpinned))?;
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
-        self.lock_alone(space);
-        self.have_all(space, Beside::Nobody);
+        self.lock_alone(unpinned.reborrow(), space);
+        self.have_all(unpinned, space, Beside::Nobody);
         let guard = SpaceGuard {
             vm: self,
             space,
@@ -181,10 +184,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(guard)
     }
 
-    /// The space, locked, but not its tracts, with nothing being unmapped. The caller is not pinned.
-    pub(super) fn lock_but_tracts<'a>(&'a self, space: Live<'a, R>) -> SpaceGuard<'a, P, F, R> {
-        self.lock_alone(space);
-        self.wait_until_alone(space);
+    /// The space, locked, but not its tracts, with nothing being unmapped.
+    pub(super) fn lock_but_tracts<'a>(
+        &'a self,
+        mut unpinned: Unpinned<'_>,
+        space: Live<'a, R>,
+    ) -> SpaceGuard<'a, P, F, R> {
+        self.lock_alone(unpinned.reborrow(), space);
+        self.wait_until_alone(unpinned, space);
         SpaceGuard {
             vm: self,
             space,
@@ -198,15 +205,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// # Errors
     /// [`MapError::Pinned`]. (Under another pin the lock is not tried.)
     #[inline]
-    pub(in crate::space) fn with_space_locked<'a, T>(
-        &'a self,
-        space: Live<'a, R>,
+    pub(in crate::space) fn with_space_locked<T>(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        space: Live<'_, R>,
         whom: Beside,
-        work: impl FnOnce(&Pin<'a>, WholeSpace<'_, R>) -> T,
+        work: impl FnOnce(&Pin<'_>, WholeSpace<'_, R>) -> T,
     ) -> Result<T, MapError> {
-        let (mut pin, taken) = self.memory.pin_and_try(&space.get().lock);
+        let (mut pin, taken) = self.memory.pin_by_and_try(&unpinned, &space.get().lock);
         if !taken || !whom.allows(space) || space.is_divided() {
-            pin = self.wait_and_pin(pin, taken, space, whom)?;
+            MapError::unless_ends(&pin)?;
+            drop(pin);
+            pin = self.wait_and_pin(unpinned.reborrow(), taken, space, whom);
         }
         // Released before the pin ends.
         let guard = SpaceGuard {
@@ -218,19 +228,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Does `work` with what guards a page of a space locked, pinned, if nobody has that locked
-    /// and no region of the space is being unmapped. The caller is not pinned.
-    pub(in crate::space) fn try_with_page_locked<'a, T>(
-        &'a self,
-        space: Live<'a, R>,
+    /// and no region of the space is being unmapped.
+    pub(in crate::space) fn try_with_page_locked<T>(
+        &self,
+        unpinned: Unpinned<'_>,
+        space: Live<'_, R>,
         page: Vpn,
-        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>) -> T,
+        work: impl FnOnce(&Pin<'_>, LockedSpace<'_, R>) -> T,
     ) -> Option<T> {
         let tract = match space.is_divided() {
             true => Some(self.find_tract(space, page)?),
             false => None,
         };
         let lock = tract.map_or(&space.get().lock, |tract| &tract.guarded.lock);
-        let (pin, taken) = self.memory.pin_and_try(lock);
+        let (pin, taken) = self.memory.pin_by_and_try(&unpinned, lock);
         if !taken {
             return None;
         }
@@ -251,33 +262,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     fn wait_and_pin<'a>(
         &'a self,
-        pin: Pin<'a>,
+        mut unpinned: Unpinned<'a>,
         taken: bool,
-        space: Live<'a, R>,
+        space: Live<'_, R>,
         whom: Beside,
-    ) -> Result<Pin<'a>, MapError> {
-        MapError::unless_ends(&pin)?;
-        drop(pin);
+    ) -> Pin<'a> {
         if !taken {
-            self.lock_alone(space);
+            self.lock_alone(unpinned.reborrow(), space);
         }
-        self.have_all(space, whom);
-        let pin = self.pin();
+        self.have_all(unpinned.reborrow(), space, whom);
+        let pin = self.memory.pin_instead_of(unpinned);
         // Whoever had the lock has probably changed it.
         self.tree(space).fetch_root();
-        Ok(pin)
+        pin
     }
 
     /// Does `work` with the space of this name locked, pinned. It may be in tracts, whose
     /// boundaries no region crosses.
     #[inline]
-    pub(in crate::space) fn with_locked<'a, T>(
-        &'a self,
+    pub(in crate::space) fn with_locked<T>(
+        &self,
+        unpinned: Unpinned<'_>,
         id: SpaceId,
-        work: impl FnOnce(&Pin<'a>, WholeSpace<'_, R>) -> Result<T, MapError>,
+        work: impl FnOnce(&Pin<'_>, WholeSpace<'_, R>) -> Result<T, MapError>,
     ) -> Result<T, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
-        self.with_space_locked(space, Beside::Nobody, |pin, space| {
+        self.with_space_locked(unpinned, space, Beside::Nobody, |pin, space| {
             // It may have ended before we had the lock.
             space.named(id).ok_or(MapError::NoSpace)?;
             work(pin, space)
@@ -288,21 +298,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// pages for which it has the lock. `None` if that is not all of the range, which lies in more
     /// than one tract then, or if the tract has not as much left as the limits have.
     #[inline]
-    pub(in crate::space) fn with_range_locked<'a, T>(
-        &'a self,
+    pub(in crate::space) fn with_range_locked<T>(
+        &self,
+        mut unpinned: Unpinned<'_>,
         id: SpaceId,
         goal: Goal,
         whom: Beside,
-        work: impl FnOnce(&Pin<'a>, LockedSpace<'_, R>, PageRange) -> Result<T, MapError>,
+        work: impl FnOnce(&Pin<'_>, LockedSpace<'_, R>, PageRange) -> Result<T, MapError>,
     ) -> Result<Option<T>, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
         let (mut pin, taken) = match space.is_divided() {
-            false => self.memory.pin_and_try(&space.get().lock),
-            true => (self.pin(), false),
+            false => (self.memory).pin_by_and_try(&unpinned, &space.get().lock),
+            true => (self.pin_by(&unpinned), false),
         };
         let mut tract = None;
         if !taken || !whom.allows(space) || space.is_divided() {
-            (pin, tract) = self.wait_for_range(pin, taken, space, goal, whom)?;
+            MapError::unless_ends(&pin)?;
+            let page = self.first_of(&pin, space, goal);
+            drop(pin);
+            let waits = unpinned.reborrow();
+            (pin, tract) = self.wait_for_range(waits, taken, space, page, whom);
         }
         // Released before the pin ends.
         let guard = SpaceGuard {
@@ -329,38 +344,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     fn wait_for_range<'a>(
         &'a self,
-        pin: Pin<'a>,
+        unpinned: Unpinned<'a>,
         mut taken: bool,
         space: Live<'a, R>,
-        goal: Goal,
+        (mut page, fixed): (Vpn, bool),
         whom: Beside,
-    ) -> Result<(Pin<'a>, Option<&'a Tract>), MapError> {
-        MapError::unless_ends(&pin)?;
-        let (mut page, fixed) = match goal {
-            Goal::Range(range) => (range.start, true),
-            Goal::Anywhere(page) => {
-                let page = page.unwrap_or_else(|| self.last_mapped(&pin, space));
-                (page, false)
-            }
-        };
-        drop(pin);
+    ) -> (Pin<'a>, Option<&'a Tract>) {
+        let mut caller = MaybePinned::not_yet(unpinned);
         let mut spins = 0;
         loop {
             if taken || !space.is_divided() {
                 if !taken {
-                    self.lock_alone(space);
+                    self.lock_alone(caller.unpinned(), space);
                 }
                 if !taken && fixed && !space.is_divided() {
-                    self.divide_after_wait(space, page);
+                    self.divide_after_wait(caller.unpinned(), space, page);
                 }
                 if !whom.allows(space) {
-                    self.wait_until_alone(space);
+                    self.wait_until_alone(caller.unpinned(), space);
                 }
                 if !space.is_divided() {
-                    let pin = self.pin();
+                    let pin = caller.into_pin(&self.memory);
                     // Whoever had the lock has probably changed it.
                     self.tree(space).fetch_root();
-                    return Ok((pin, None));
+                    return (pin, None);
                 }
                 self.unlock_alone(space);
                 taken = false;
@@ -370,26 +377,35 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 spins += 1;
                 continue;
             };
-            let (mut pin, is_ours) = self.memory.pin_and_try(&tract.guarded.lock);
+            let is_ours = caller.pinned_with(self.memory.pin_and_try(&tract.guarded.lock));
             if !is_ours {
-                drop(pin);
-                self.lock_tract(tract);
-                pin = self.pin();
+                self.lock_tract(caller.unpinned(), tract);
             }
+            let pin = caller.pinned(&self.memory);
             if !is_ours
                 && tract.covers(space.handle(), page)
                 && let Some(cut) = self.tract_cut_after_wait(tract, fixed.then_some(page))
             {
-                self.try_to_divide(&pin, space, tract, cut);
+                self.try_to_divide(pin, space, tract, cut);
                 if !fixed && tract.range().end == cut {
                     // What was cut off is ours to begin with.
                     page = cut;
                 }
             }
             if tract.covers(space.handle(), page) {
-                return Ok((pin, Some(tract)));
+                return (caller.into_pin(&self.memory), Some(tract));
             }
+            caller.unpinned();
             self.unlock_tract(tract);
+        }
+    }
+
+    /// The page in whose tract a change begins, and whether it is to be that one.
+    fn first_of(&self, pin: &Pin<'_>, space: Live<'_, R>, goal: Goal) -> (Vpn, bool) {
+        match goal {
+            Goal::Range(range) => (range.start, true),
+            Goal::Anywhere(Some(page)) => (page, false),
+            Goal::Anywhere(None) => (self.last_mapped(pin, space), false),
         }
     }
 

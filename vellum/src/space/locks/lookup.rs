@@ -13,7 +13,7 @@ use crate::space::state::region::Region;
 use crate::space::state::spaces::Live;
 use crate::space::state::tree::RegionHandle;
 use crate::sync::atomic::Ordering;
-use crate::sync::{Expected, Pin, SharedAccess};
+use crate::sync::{Expected, Pin, SharedAccess, Unpinned};
 use crate::table::Format;
 
 /// A region that cannot change while this exists.
@@ -37,7 +37,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Pins the CPU for a fault in the space with handle `space`, and announces
     /// the region of the CPU's last fault under the same fence.
     #[inline]
-    pub(in crate::space) fn pin_for_fault(&self, space: u32) -> (Pin<'_>, Option<Expected<'_>>) {
+    pub(in crate::space) fn pin_for_fault<'a>(
+        &'a self,
+        _unpinned: Unpinned<'a>,
+        space: u32,
+    ) -> (Pin<'a>, Option<Expected<'a>>) {
         let mut expected = None;
         let pin = self.memory.pin_with(|cpu| {
             let last = self.cpus.of(cpu).last_region.load(Ordering::Relaxed);

@@ -18,6 +18,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
 use crate::space::state::spaces::SpaceId;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// Whether the rights of regions count.
@@ -69,6 +70,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         to: &mut [u8],
         rights: Rights,
     ) -> Result<usize, FaultError> {
+        let mut unpinned = Unpinned::at_door();
         let way = Way {
             access: Access::Read,
             rights,
@@ -78,9 +80,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         while failed.is_ok() && done < to.len() {
             let part = &mut to[done..];
             let mut count = 0;
-            failed = self.with_page_at(id, address, done, way, &mut |page, offset| {
-                count = page.read(offset, part);
-            });
+            failed = self.with_page_at(
+                unpinned.reborrow(),
+                id,
+                address,
+                done,
+                way,
+                &mut |page, offset| {
+                    count = page.read(offset, part);
+                },
+            );
             done += count;
         }
         moved(done, failed)
@@ -94,6 +103,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         data: &[u8],
         rights: Rights,
     ) -> Result<usize, FaultError> {
+        let mut unpinned = Unpinned::at_door();
         let way = Way {
             access: Access::Write,
             rights,
@@ -102,9 +112,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut failed = Ok(());
         while failed.is_ok() && done < data.len() {
             let mut count = 0;
-            failed = self.with_page_at(id, address, done, way, &mut |page, offset| {
-                count = page.write(offset, &data[done..]);
-            });
+            failed = self.with_page_at(
+                unpinned.reborrow(),
+                id,
+                address,
+                done,
+                way,
+                &mut |page, offset| {
+                    count = page.write(offset, &data[done..]);
+                },
+            );
             done += count;
         }
         moved(done, failed)
@@ -117,6 +134,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         address: u64,
         to: &mut [u8],
     ) -> Result<usize, FaultError> {
+        let mut unpinned = Unpinned::at_door();
         let way = Way {
             access: Access::Read,
             rights: Rights::Checked,
@@ -125,9 +143,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         while done < to.len() {
             let part = &mut to[done..];
             let mut count = 0;
-            self.with_page_at(id, address, done, way, &mut |page, offset| {
-                count = page.read(offset, part);
-            })?;
+            self.with_page_at(
+                unpinned.reborrow(),
+                id,
+                address,
+                done,
+                way,
+                &mut |page, offset| {
+                    count = page.read(offset, part);
+                },
+            )?;
             if let Some(end) = part[..count].iter().position(|&byte| byte == 0) {
                 return Ok(done + end);
             }
@@ -143,6 +168,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         address: u64,
         update: &mut dyn FnMut(u32) -> Option<u32>,
     ) -> Result<Result<u32, u32>, UpdateError> {
+        let unpinned = Unpinned::at_door();
         if !address.is_multiple_of(size_of::<u32>() as u64) {
             return Err(UpdateError::Unaligned);
         }
@@ -151,7 +177,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             rights: Rights::Checked,
         };
         let mut updated = Err(0);
-        self.with_page_at(id, address, 0, way, &mut |page, offset| {
+        self.with_page_at(unpinned, id, address, 0, way, &mut |page, offset| {
             updated = page.update_word(offset, update);
         })
         .map_err(UpdateError::Fault)?;
@@ -162,6 +188,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// that byte lies in it.
     fn with_page_at(
         &self,
+        unpinned: Unpinned<'_>,
         id: SpaceId,
         address: u64,
         done: usize,
@@ -177,13 +204,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let offset = (place & (F::FRAME_SIZE as u64 - 1)) as usize;
         let mut bytes = |page: &PageBytes<'_, P>| work(page, offset);
         let work: Cell<Option<Work<'_, P>>> = Cell::new(Some(&mut bytes));
-        let attempt = || {
+        let attempt = |unpinned: Unpinned<'_>| {
             let is_forced = way.rights == Rights::Forced;
-            self.attempt_to(id, page, way.access, is_forced, |fault, entry| {
+            self.attempt_to(unpinned, id, page, way.access, is_forced, |fault, entry| {
                 self.reach(fault, entry, way.rights, &work)
             })
         };
-        self.attempt_until_done(id, page, None, &|| self.by_design(id, attempt))?;
+        self.attempt_until_done(unpinned, id, page, None, &|unpinned| {
+            self.by_design(unpinned, id, attempt)
+        })?;
         Ok(())
     }
 

@@ -22,21 +22,34 @@ use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
+use crate::sync::Unpinned;
 use crate::table::{Format, Marks, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::fault`](crate::space::Space::fault).
+    #[inline(always)]
     pub(crate) fn fault(
         &self,
         space: SpaceId,
         address: u64,
         access: Access,
     ) -> Result<Resolved, FaultError> {
+        self.fault_in(Unpinned::at_door(), space, address, access)
+    }
+
+    /// [`Vm::fault`] in a call that goes on.
+    pub(super) fn fault_in(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        space: SpaceId,
+        address: u64,
+        access: Access,
+    ) -> Result<Resolved, FaultError> {
         // No region holds a page behind the user's.
         let page = Vpn::of::<F>(address);
-        match self.attempt_by_design(space, page, access) {
+        match self.attempt_by_design(unpinned.reborrow(), space, page, access) {
             Ok(FaultStep::Done(resolved)) => Ok(resolved),
-            first => self.fault_further(space, page, access, first),
+            first => self.fault_further(unpinned, space, page, access, first),
         }
     }
 
@@ -44,38 +57,46 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     fn fault_further(
         &self,
+        unpinned: Unpinned<'_>,
         space: SpaceId,
         page: Vpn,
         access: Access,
         first: Result<FaultStep, FaultError>,
     ) -> Result<Resolved, FaultError> {
-        let attempt = || self.attempt_by_design(space, page, access);
-        self.attempt_until_done(space, page, Some(first), &attempt)
+        let attempt =
+            |unpinned: Unpinned<'_>| self.attempt_by_design(unpinned, space, page, access);
+        self.attempt_until_done(unpinned, space, page, Some(first), &attempt)
     }
 
     /// Makes attempts, and what each asks for, until one resolves the fault. (What they attempt is
     /// of no interest here, so that this is compiled once.)
     pub(in crate::space) fn attempt_until_done(
         &self,
+        unpinned: Unpinned<'_>,
         space: SpaceId,
         page: Vpn,
         mut first: Option<Result<FaultStep, FaultError>>,
-        attempt: &dyn Fn() -> Result<FaultStep, FaultError>,
+        attempt: &dyn Fn(Unpinned<'_>) -> Result<FaultStep, FaultError>,
     ) -> Result<Resolved, FaultError> {
-        self.with_room(|| {
-            let mut step = first.take().unwrap_or_else(attempt)?;
+        self.with_room(unpinned, |mut unpinned| {
+            let mut step = match first.take() {
+                Some(first) => first?,
+                None => attempt(unpinned.reborrow())?,
+            };
             let mut tries = 0;
             loop {
                 match step {
                     FaultStep::Done(resolved) => return Ok(resolved),
-                    FaultStep::Again => self.give_way(space, &mut tries),
-                    FaultStep::Wait(frame) => self.wait_for_page(frame),
-                    FaultStep::Fill(lock) => self.fill_page(lock)?,
-                    FaultStep::FillSuperpage(head) => self.read_superpage(head)?,
-                    FaultStep::SwapIn(lock) => self.read_swapped(lock)?,
-                    FaultStep::Grow => self.grow_stack(space, page)?,
+                    FaultStep::Again => self.give_way(unpinned.reborrow(), space, &mut tries),
+                    FaultStep::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
+                    FaultStep::Fill(lock) => self.fill_page(unpinned.reborrow(), lock)?,
+                    FaultStep::FillSuperpage(head) => {
+                        self.read_superpage(unpinned.reborrow(), head)?
+                    }
+                    FaultStep::SwapIn(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
+                    FaultStep::Grow => self.grow_stack(unpinned.reborrow(), space, page)?,
                 }
-                step = attempt()?;
+                step = attempt(unpinned.reborrow())?;
             }
         })
     }
@@ -84,47 +105,58 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn attempt_by_design(
         &self,
+        unpinned: Unpinned<'_>,
         id: SpaceId,
         page: Vpn,
         access: Access,
     ) -> Result<FaultStep, FaultError> {
-        self.by_design(id, || self.attempt(id, page, access))
+        self.by_design(unpinned, id, |unpinned| {
+            self.attempt(unpinned, id, page, access)
+        })
     }
 
     /// Makes an attempt beside others in the space or alone.
     #[inline]
     pub(in crate::space) fn by_design(
         &self,
+        unpinned: Unpinned<'_>,
         id: SpaceId,
-        attempt: impl FnOnce() -> Result<FaultStep, FaultError>,
+        attempt: impl FnOnce(Unpinned<'_>) -> Result<FaultStep, FaultError>,
     ) -> Result<FaultStep, FaultError> {
         match self.design.fault_lock {
-            FaultLock::None => attempt(),
-            FaultLock::Space => self.alone(id, attempt),
+            FaultLock::None => attempt(unpinned),
+            FaultLock::Space => self.alone(unpinned, id, attempt),
         }
     }
 
     #[cold]
     fn alone(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: SpaceId,
-        attempt: impl FnOnce() -> Result<FaultStep, FaultError>,
+        attempt: impl FnOnce(Unpinned<'_>) -> Result<FaultStep, FaultError>,
     ) -> Result<FaultStep, FaultError> {
         // A space that ends meanwhile leaves the lock where it is (invariant 7), and the
         // attempt finds out.
         let space = self.slot_of(id).ok_or(FaultError::NoSpace)?;
         // Its holder may be preempted before it is pinned.
         let (lock, platform) = (&space.fault_lock, self.memory.platform());
-        lock.lock(&self.waits, platform, || self.pin());
-        let step = attempt();
-        lock.unlock(&self.waits, platform, || self.pin());
+        lock.lock(unpinned.reborrow(), &self.waits, &self.memory);
+        let step = attempt(unpinned.reborrow());
+        lock.unlock(&self.waits, platform, || self.pin_by(&unpinned));
         step
     }
 
     /// One attempt, from pin to unpin.
     #[inline(never)]
-    fn attempt(&self, id: SpaceId, page: Vpn, access: Access) -> Result<FaultStep, FaultError> {
-        self.attempt_to(id, page, access, false, |fault, entry| {
+    fn attempt(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: SpaceId,
+        page: Vpn,
+        access: Access,
+    ) -> Result<FaultStep, FaultError> {
+        self.attempt_to(unpinned, id, page, access, false, |fault, entry| {
             self.resolve(fault, entry)
         })
     }
@@ -134,13 +166,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(always)]
     pub(in crate::space) fn attempt_to(
         &self,
+        unpinned: Unpinned<'_>,
         id: SpaceId,
         page: Vpn,
         access: Access,
         is_forced: bool,
         resolve: impl FnOnce(&Fault<'_, P, F, R>, u64) -> Result<FaultStep, FaultError>,
     ) -> Result<FaultStep, FaultError> {
-        let (pin, expected) = self.pin_for_fault(id.handle);
+        let (pin, expected) = self.pin_for_fault(unpinned, id.handle);
         let pin = &pin;
         let cpu = self.cpus.get(pin);
         let space = self.load_named(pin, cpu, id).ok_or(FaultError::NoSpace)?;

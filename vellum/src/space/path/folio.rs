@@ -31,6 +31,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
+use crate::sync::Unpinned;
 use crate::table::{Format, LockedTable, Marks};
 
 /// The smaller one.
@@ -213,11 +214,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Advice::Folio`](crate::space::Advice::Folio): the largest folio in a range from now on.
     pub(in crate::space) fn advise_folio(
         &self,
+        unpinned: Unpinned<'_>,
         id: SpaceId,
         range: PageRange,
         order: Option<u32>,
     ) -> Result<(), MapError> {
-        self.with_covered(id, range, |pin, space| {
+        self.with_covered(unpinned, id, range, |pin, space| {
             if self.extras().folios() {
                 let order = order.map(|order| least(order, Self::MOST_FOLIO));
                 let word = NewWord::traits(Traits::FOLIO, Traits::NONE.with_folio(order));

@@ -7,21 +7,23 @@ use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::SpaceId;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::populate`](crate::space::Space::populate).
     pub(crate) fn populate(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), FaultError> {
+        let mut unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages).map_err(|_| FaultError::NoRegion)?;
         let mut page = range.start;
         while page < range.end {
             let (access, end) = self.population_of(id, page)?;
             let end = end.min(range.end);
             while page < end {
-                match self.fault(id, page.address::<F>(), access) {
+                match self.fault_in(unpinned.reborrow(), id, page.address::<F>(), access) {
                     // The region may be another one by now, or a stack that grew without the right.
                     Err(FaultError::Protection) if access == Access::Write => {
-                        self.fault(id, page.address::<F>(), Access::Read)?;
+                        self.fault_in(unpinned.reborrow(), id, page.address::<F>(), Access::Read)?;
                     }
                     other => {
                         other?;

@@ -17,7 +17,7 @@ use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::swap::{FromSwap, GROUP, InSwap, Swap};
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, LockedTable, Marks, Users};
 
 /// A page found in the swap cache by a fault on an entry that names its slot.
@@ -106,7 +106,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// themselves.
     #[cold]
     #[inline(never)]
-    pub(in crate::space) fn read_swapped(&self, lock: PageLock) -> Result<(), FaultError> {
+    pub(in crate::space) fn read_swapped(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        lock: PageLock,
+    ) -> Result<(), FaultError> {
         let page = lock.page();
         let slot = self.memory.frame(page).index();
         let Some(swap) = self.swap() else {
@@ -117,13 +121,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         frames[own] = page;
         let row = self.begin_ahead(swap, group.clone(), &mut frames, own);
         let (first, frames) = (group.start + row.start as u64, &frames[row]);
-        let platform = self.memory.unpinned_platform();
         let place = swap.place(first);
         let whole = match place {
             // SAFETY: nobody uses the pages before their slots are no longer busy, which they
             // are from before others could find them (invariant 14).
             Some((store, index)) if frames.len() > 1 => unsafe {
-                platform.and_then(|all| all.read_pages(store, index, frames))
+                (self.memory.unpinned_platform(unpinned.reborrow()))
+                    .and_then(|all| all.read_pages(store, index, frames))
             },
             _ => Err(IoError),
         };
@@ -131,10 +135,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         for (step, &frame) in (0..).zip(frames) {
             let read = whole.or_else(|_| match place {
                 // SAFETY: as above.
-                Some((store, index)) => unsafe { platform?.read_page(store, index + step, frame) },
+                Some((store, index)) => unsafe {
+                    let platform = self.memory.unpinned_platform(unpinned.reborrow());
+                    platform?.read_page(store, index + step, frame)
+                },
                 None => Err(IoError),
             });
-            let pin = self.pin();
+            let pin = self.pin_by(&unpinned);
             swap.end_in(&self.memory, &pin, first + step, read.is_ok());
             self.objects
                 .locks

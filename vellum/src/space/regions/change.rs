@@ -13,8 +13,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::{RegionHandle, Spare};
-use crate::sync::Pin;
-use crate::sync::SeqWrite;
+use crate::sync::{Pin, SeqWrite, Unpinned};
 use crate::table::Format;
 use core::ops::ControlFlow;
 
@@ -27,14 +26,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Calls `change` with the lock of the space, if all of `range` is mapped.
     pub(in crate::space) fn with_covered(
         &self,
+        unpinned: Unpinned<'_>,
         id: SpaceId,
         range: PageRange,
         change: impl Fn(&Pin<'_>, LockedSpace<'_, R>) -> Result<(), MapError>,
     ) -> Result<(), MapError> {
-        self.with_room(|| {
-            self.with_undivided(id, |pin, space| match self.is_covered(*space, range) {
-                true => change(pin, *space),
-                false => Err(MapError::NotMapped),
+        self.with_room(unpinned, |unpinned| {
+            self.with_undivided(unpinned, id, |pin, space| {
+                let is_covered = self.is_covered(*space, range);
+                is_covered.then_some(()).ok_or(MapError::NotMapped)?;
+                change(pin, *space)
             })
         })
     }

@@ -11,17 +11,18 @@ use crate::space::state::locked::{HoldsSpace, UndividedSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Traits;
 use crate::space::state::spaces::{Live, SpaceId};
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::set_heap_start`](crate::space::Space::set_heap_start).
     pub(crate) fn set_heap_start(&self, id: SpaceId, start: Vpn) -> Result<(), MapError> {
+        let unpinned = Unpinned::at_door();
         if start >= F::USER_END {
             return Err(MapError::BadRange);
         }
-        let guard = self.lock_named(id)?;
+        let guard = self.lock_named(unpinned, id)?;
         let space = guard.locked();
         space.heap_start.store(start.0, Ordering::Relaxed);
         space.heap_end.store(start.0, Ordering::Relaxed);
@@ -39,12 +40,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Space::set_heap_end`](crate::space::Space::set_heap_end).
     pub(crate) fn set_heap_end(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
-        self.with_room(|| self.set_heap_end_once(id, end))
+        let unpinned = Unpinned::at_door();
+        self.with_room(unpinned, |unpinned| {
+            self.set_heap_end_once(unpinned, id, end)
+        })
     }
 
-    fn set_heap_end_once(&self, id: SpaceId, end: Vpn) -> Result<(), MapError> {
+    fn set_heap_end_once(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: SpaceId,
+        end: Vpn,
+    ) -> Result<(), MapError> {
         let mut dead = DeadObjects::default();
-        let result = self.with_undivided(id, |pin, space| {
+        let result = self.with_undivided(unpinned.reborrow(), id, |pin, space| {
             let start = Vpn(space.heap_start.load(Ordering::Relaxed));
             let old = Vpn(space.heap_end.load(Ordering::Relaxed));
             if end < start {
@@ -70,7 +79,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             space.heap_end.store(end.0, Ordering::Relaxed);
             Ok(())
         });
-        self.after_removal(dead);
+        self.after_removal(unpinned, dead);
         result
     }
 
@@ -108,8 +117,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Extends the stack above `page` down to it.
-    pub(in crate::space) fn grow_stack(&self, id: SpaceId, page: Vpn) -> Result<(), FaultError> {
-        let grown = self.with_undivided(id, |pin, space| Ok(self.grow_to(pin, space, page)));
+    pub(in crate::space) fn grow_stack(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: SpaceId,
+        page: Vpn,
+    ) -> Result<(), FaultError> {
+        let grown = self.with_undivided(unpinned, id, |pin, space| {
+            let grown = self.grow_to(pin, space, page);
+            Ok(grown)
+        });
         grown.unwrap_or(Err(FaultError::NoSpace))
     }
 

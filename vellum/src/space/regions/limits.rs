@@ -17,6 +17,7 @@ use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// The regions that a call can add: a move cuts at four places, and a mapping at two.
@@ -184,7 +185,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Space::set_limits`](crate::space::Space::set_limits).
     pub(crate) fn set_limits(&self, id: SpaceId, limits: Limits) -> Result<(), MapError> {
-        self.with_locked(id, |_, space| {
+        self.limit_space(Unpinned::at_door(), id, limits)
+    }
+
+    pub(in crate::space) fn limit_space(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: SpaceId,
+        limits: Limits,
+    ) -> Result<(), MapError> {
+        self.with_locked(unpinned, id, |_, space| {
             space.limits.set(limits);
             Ok(())
         })

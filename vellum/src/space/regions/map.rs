@@ -14,7 +14,7 @@ use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::space::state::tree::RegionHandle;
 use crate::sync::atomic::Ordering;
-use crate::sync::{Pin, SeqWrite};
+use crate::sync::{Pin, SeqWrite, Unpinned};
 use crate::table::Format;
 use crate::tree::{Found, Spot};
 
@@ -142,17 +142,24 @@ struct MapPlace<'a, R: ReverseMap> {
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::map`](crate::space::Space::map).
     pub(crate) fn map(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
-        self.with_room(|| self.map_once(id, request))
+        let unpinned = Unpinned::at_door();
+        self.with_room(unpinned, |unpinned| self.map_once(unpinned, id, request))
     }
 
-    fn map_once(&self, id: SpaceId, request: &MapRequest) -> Result<Vpn, MapError> {
+    fn map_once(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: SpaceId,
+        request: &MapRequest,
+    ) -> Result<Vpn, MapError> {
         let request = &Self::checked_request(request)?;
         let object = self.source_object(request)?;
         let mut dead = DeadObjects::default();
         let mut counted = false;
-        let mut beside = |goal| {
+        let mut beside = |unpinned: Unpinned<'_>, goal| {
+            let others = Beside::Unmappings;
             let mapped =
-                self.with_range_locked(id, goal, Beside::Unmappings, |pin, space, within| {
+                self.with_range_locked(unpinned, id, goal, others, |pin, space, within| {
                     if !counted {
                         self.events(pin).maps.bump();
                         counted = true;
@@ -170,20 +177,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             mapped.map(Option::flatten)
         };
         let result = match request.placement {
-            Placement::Anywhere => match beside(Goal::Anywhere(None)) {
-                Ok(None) => self.try_other_tracts(id, beside),
+            Placement::Anywhere => match beside(unpinned.reborrow(), Goal::Anywhere(None)) {
+                Ok(None) => self.try_other_tracts(unpinned.reborrow(), id, beside),
                 done => done,
             },
             Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start) => {
                 // What is no range is refused where it is looked at.
                 let range = Self::checked_range(start, request.pages);
-                beside(Goal::Range(range.unwrap_or_default()))
+                beside(unpinned.reborrow(), Goal::Range(range.unwrap_or_default()))
             }
         };
         let result = match result {
             Ok(Some(mapped)) => Ok(mapped),
             // In place of something that others may be unmapping, or not in one tract.
-            Ok(None) => self.with_undivided(id, |pin, space| {
+            Ok(None) => self.with_undivided(unpinned.reborrow(), id, |pin, space| {
                 self.map_locked(pin, *space, request, object, &mut dead)
             }),
             Err(error) => Err(error),
@@ -191,7 +198,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if result.is_err() && object.0 != 0 && self.objects.release(object.0) {
             self.defer_destroy(&mut dead, object.0);
         }
-        self.after_removal(dead);
+        self.after_removal(unpinned, dead);
         result
     }
 
@@ -320,17 +327,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     fn try_other_tracts(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: SpaceId,
-        mut attempt: impl FnMut(Goal) -> Result<Option<Vpn>, MapError>,
+        mut attempt: impl FnMut(Unpinned<'_>, Goal) -> Result<Option<Vpn>, MapError>,
     ) -> Result<Option<Vpn>, MapError> {
         let space = self.find_space(id).ok_or(MapError::NoSpace)?;
-        let mut mapped = attempt(Goal::Anywhere(Some(Self::bounds().start)))?;
+        let mut mapped = attempt(
+            unpinned.reborrow(),
+            Goal::Anywhere(Some(Self::bounds().start)),
+        )?;
         let mut last = F::USER_END.0 - 1;
         while mapped.is_none()
             && let Some(tract) = self.find_tract(space, Vpn(last))
         {
             let start = tract.range().start.0.min(last);
-            mapped = attempt(Goal::Anywhere(Some(Vpn(start))))?;
+            mapped = attempt(unpinned.reborrow(), Goal::Anywhere(Some(Vpn(start))))?;
             let Some(below) = start.checked_sub(1) else {
                 break;
             };

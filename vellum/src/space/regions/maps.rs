@@ -15,6 +15,7 @@ use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// One region in a `maps` view.
@@ -83,7 +84,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: SpaceId,
         mut each: impl FnMut(&MapEntry),
     ) -> Result<(), MapError> {
-        let guard = self.lock_named(id)?;
+        let unpinned = Unpinned::at_door();
+        let guard = self.lock_named(unpinned, id)?;
         let space = guard.locked();
         self.for_regions(space, Self::all_pages(), |handle, _| {
             each(&self.map_entry(&self.region(handle).tagged()));
@@ -173,8 +175,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: SpaceId,
         mut each: impl FnMut(Vpn, Pfn, u64, Prot),
     ) -> Result<(), MapError> {
-        let guard = self.lock_named(id)?;
-        let pin = self.pin();
+        let mut unpinned = Unpinned::at_door();
+        let guard = self.lock_named(unpinned.reborrow(), id)?;
+        let pin = self.pin_by(&unpinned);
         let tables = self.tables(&pin, *guard.locked());
         for span in tables.spans(Self::all_pages()) {
             let level = span.table.level();

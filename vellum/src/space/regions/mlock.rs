@@ -13,13 +13,15 @@ use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, Traits};
 use crate::space::state::spaces::{Live, SpaceId};
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::lock`](crate::space::Space::lock).
     pub(crate) fn lock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages)?;
-        self.with_covered(id, range, |pin, space| {
+        self.with_covered(unpinned, id, range, |pin, space| {
             let mut missing = range.pages();
             let _ = self.for_regions::<()>(space, range, |_, view| {
                 if view.traits.has(Traits::LOCKED) {
@@ -41,8 +43,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Space::unlock`](crate::space::Space::unlock).
     pub(crate) fn unlock_pages(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages)?;
-        self.with_covered(id, range, |pin, space| {
+        self.with_covered(unpinned, id, range, |pin, space| {
             let word = NewWord::traits(Traits::LOCKED, Traits::NONE);
             self.change_traits(pin, space, range, &word)
         })

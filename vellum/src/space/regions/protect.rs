@@ -10,7 +10,7 @@ use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::NewWord;
 use crate::space::state::spaces::SpaceId;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, Gather, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -22,19 +22,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pages: u64,
         prot: Prot,
     ) -> Result<(), MapError> {
+        let unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages)?;
         let prot = F::given(prot);
-        self.with_room(|| {
+        self.with_room(unpinned, |mut unpinned| {
             let protect = |pin: &Pin<'_>, space: LockedSpace<'_, R>| {
                 self.protect_locked(pin, space, range, prot)
             };
             let goal = Goal::Range(range);
-            let here = self.with_range_locked(id, goal, Beside::Nobody, |pin, space, _| {
-                protect(pin, space)
-            })?;
+            let here = self.with_range_locked(
+                unpinned.reborrow(),
+                id,
+                goal,
+                Beside::Nobody,
+                |pin, space, _| protect(pin, space),
+            )?;
             match here {
                 Some(()) => Ok(()),
-                None => self.with_undivided(id, |pin, space| protect(pin, *space)),
+                None => self.with_undivided(unpinned, id, |pin, space| protect(pin, *space)),
             }
         })
     }

@@ -14,8 +14,8 @@ use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, Traits};
 use crate::space::state::spaces::SpaceId;
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, Unpinned};
 use crate::table::{Entry, Format, Gather, LockedTable, Span, Tables, Users};
 use crate::tree::{RangeTree, Room};
 
@@ -74,19 +74,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         new_pages: u64,
         placement: RemapPlacement,
     ) -> Result<Remapped, MapError> {
+        let unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages)?;
-        self.with_room(|| self.remap_once(id, range, new_pages, placement))
+        self.with_room(unpinned, |unpinned| {
+            self.remap_once(unpinned, id, range, new_pages, placement)
+        })
     }
 
     fn remap_once(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: SpaceId,
         range: PageRange,
         new_pages: u64,
         placement: RemapPlacement,
     ) -> Result<Remapped, MapError> {
         let mut dead = DeadObjects::default();
-        let result = self.with_undivided(id, |pin, space| {
+        let result = self.with_undivided(unpinned.reborrow(), id, |pin, space| {
             // Where it goes is checked when it is known.
             if new_pages == 0 || new_pages > F::USER_END.0 {
                 return Err(MapError::BadRange);
@@ -101,7 +105,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             };
             remap.run(placement, &mut dead)
         });
-        self.after_removal(dead);
+        self.after_removal(unpinned, dead);
         result
     }
 }

@@ -12,6 +12,7 @@ use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, RegionView, Traits};
 use crate::space::state::spaces::{Rules, SpaceId};
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -57,8 +58,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Space::seal`](crate::space::Space::seal).
     pub(crate) fn seal(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages)?;
-        self.with_covered(id, range, |pin, space| {
+        self.with_covered(unpinned, id, range, |pin, space| {
             let word = NewWord::traits(Traits::NONE, Traits::SEALED);
             self.change_traits(pin, space, range, &word)?;
             space.add_rules(Rules::OF_REGIONS);
@@ -68,7 +70,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Space::refuse_new_code`](crate::space::Space::refuse_new_code).
     pub(crate) fn refuse_new_code(&self, id: SpaceId) -> Result<(), MapError> {
-        self.with_locked(id, |_, space| {
+        self.with_locked(Unpinned::at_door(), id, |_, space| {
             space.add_rules(Rules::NO_NEW_CODE);
             Ok(())
         })

@@ -8,8 +8,8 @@ use crate::space::state::error::MapError;
 use crate::space::state::locked::{UndividedSpace, WholeSpace};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
-use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -70,11 +70,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// The same without tracts.
     #[inline]
-    pub(in crate::space) fn with_undivided<'a, T>(
-        &'a self,
+    pub(in crate::space) fn with_undivided<T>(
+        &self,
+        unpinned: Unpinned<'_>,
         id: SpaceId,
-        work: impl FnOnce(&Pin<'a>, UndividedSpace<'_, R>) -> Result<T, MapError>,
+        work: impl FnOnce(&Pin<'_>, UndividedSpace<'_, R>) -> Result<T, MapError>,
     ) -> Result<T, MapError> {
-        self.with_locked(id, |pin, space| work(pin, self.undivide(pin, space)?))
+        self.with_locked(unpinned, id, |pin, space| {
+            work(pin, self.undivide(pin, space)?)
+        })
     }
 }

@@ -14,7 +14,7 @@ use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::sync::atomic::Ordering;
-use crate::sync::{Pin, SeqWrite};
+use crate::sync::{Pin, SeqWrite, Unpinned};
 use crate::table::{Format, Users};
 use crate::tree::Spot;
 
@@ -141,17 +141,18 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
 /// Ends objects, which have pages to be written or freed (`files/truncate.rs`).
 pub(in crate::space) trait EndsObjects {
     /// Ends an object without users: writes what is dirty, drops its pages.
-    fn end_object(&self, handle: u32);
+    fn end_object(&self, unpinned: Unpinned<'_>, handle: u32);
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::unmap`](crate::space::Space::unmap).
     pub(crate) fn unmap(&self, id: SpaceId, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages)?;
-        self.with_room(|| {
+        self.with_room(unpinned, |mut unpinned| {
             let mut dead = DeadObjects::default();
-            let result = self.unmap_once(id, range, &mut dead);
-            self.after_removal(dead);
+            let result = self.unmap_once(unpinned.reborrow(), id, range, &mut dead);
+            self.after_removal(unpinned, dead);
             result
         })
     }
@@ -159,12 +160,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     fn unmap_once(
         &self,
+        mut unpinned: Unpinned<'_>,
         id: SpaceId,
         range: PageRange,
         dead: &mut DeadObjects,
     ) -> Result<(), MapError> {
         let goal = Goal::Range(range);
-        let begun = self.with_range_locked(id, goal, Beside::Unmappings, |pin, space, _| {
+        let (lent, beside) = (unpinned.reborrow(), Beside::Unmappings);
+        let begun = self.with_range_locked(lent, id, goal, beside, |pin, space, _| {
             self.events(pin).unmaps.bump();
             self.check_rules(space, &Change::Unmapping(range))?;
             let is_shared = self.is_shared(pin, *space) || !space.unmappings.is_none();
@@ -178,10 +181,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         match begun {
             Some(Begun::AndEnded) => Ok(()),
             Some(Begun::Of(region)) => {
-                self.unmap_unlocked(self.live_at(id.handle), region, dead);
+                self.unmap_unlocked(unpinned, self.live_at(id.handle), region, dead);
                 Ok(())
             }
-            Some(Begun::NotYet) | None => self.with_locked(id, |pin, space| {
+            Some(Begun::NotYet) | None => self.with_locked(unpinned, id, |pin, space| {
                 let cuts = |edge| !self.region_cut_by(*space, edge).is_none();
                 if let Err(error) = self.undivide(pin, space)
                     && (cuts(range.start) || cuts(range.end))
@@ -226,8 +229,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The rest of it, without the lock until the region leaves the tree.
-    fn unmap_unlocked(&self, space: Live<'_, R>, closing: Closing<'_, R>, dead: &mut DeadObjects) {
-        let pin = self.pin();
+    fn unmap_unlocked(
+        &self,
+        unpinned: Unpinned<'_>,
+        space: Live<'_, R>,
+        closing: Closing<'_, R>,
+        dead: &mut DeadObjects,
+    ) {
+        let pin = self.pin_by(&unpinned);
         let closed = self.wait_out_region(&pin, space, closing);
         let region = closed.closed();
         let range = region.range();
@@ -245,7 +254,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         drop(pin);
         // Not under a pin of the caller's: it was asked when this began.
-        let _ = self.with_space_locked(space, Beside::Unmappings, |pin, space| {
+        let _ = self.with_space_locked(unpinned, space, Beside::Unmappings, |pin, space| {
             let write = space.seq.write(pin);
             if let Some(object) = self.unlink_region(pin, *space, &write, region) {
                 self.defer_destroy(dead, object);
@@ -293,23 +302,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         dead.0 = object;
     }
 
-    /// What a call that may have taken memory away does in the end, unpinned and without a lock:
+    /// What a call that may have taken memory away does in the end, without a lock:
     /// it ends the objects on the list, whose pages may have to be waited for and written, and
     /// waits if too many frames wait for their epoch.
     #[inline]
-    pub(in crate::space) fn after_removal(&self, dead: DeadObjects) {
+    pub(in crate::space) fn after_removal(&self, mut unpinned: Unpinned<'_>, dead: DeadObjects) {
         if dead.0 != 0 {
-            self.destroy_listed(dead.0);
+            self.destroy_listed(unpinned.reborrow(), dead.0);
         }
-        self.memory.heed_crowd();
+        self.memory.heed_crowd(unpinned);
     }
 
     #[inline(never)]
-    fn destroy_listed(&self, first: u32) {
+    fn destroy_listed(&self, mut unpinned: Unpinned<'_>, first: u32) {
         let mut object = first;
         while object != 0 {
             let next = self.objects.get(object).free_link().load(Ordering::Relaxed);
-            self.end_object(object);
+            self.end_object(unpinned.reborrow(), object);
             object = next;
         }
     }

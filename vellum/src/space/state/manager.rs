@@ -22,7 +22,7 @@ use crate::rmap::{Env, ReverseMap, VisitReport};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::swap::Swap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Announcements, Counter, PerCpu, Pin, WaitTable};
+use crate::sync::{Announcements, Counter, PerCpu, Pin, Unpinned, WaitTable};
 use crate::table::{Format, SpaceLock, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
 
@@ -283,10 +283,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.memory.view()
     }
 
-    /// Binds the caller to its CPU.
+    /// Binds the caller to its CPU. Until the pin ends, a call that may sleep is refused, or
+    /// panics when it comes to that (`docs/soundness.md`).
     #[inline]
     pub fn pin(&self) -> Pin<'_> {
         self.memory.pin()
+    }
+
+    /// [`Vm::pin`] in a call that may sleep, and cannot as long as the pin lives.
+    #[inline]
+    pub(crate) fn pin_by<'a>(&'a self, unpinned: &'a Unpinned<'_>) -> Pin<'a> {
+        self.memory.pin_by(unpinned)
     }
 
     #[inline]

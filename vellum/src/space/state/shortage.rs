@@ -5,6 +5,7 @@ use super::error::{FaultError, FileError, MapError};
 use super::manager::Vm;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
+use crate::sync::Unpinned;
 use crate::table::Format;
 
 /// What a call lacks that ran out of memory.
@@ -46,9 +47,8 @@ shortage! { FaultError FileError MapError }
 
 /// What a call holds and keeps while room is made for it, and lends meanwhile.
 pub(in crate::space) trait Lends {
-    /// Does `work`, during which reclaim may have pages leave memory that are held. The caller is
-    /// not pinned.
-    fn lend(&self, work: &mut dyn FnMut() -> bool) -> bool;
+    /// Does `work`, during which reclaim may have pages leave memory that are held.
+    fn lend(&self, unpinned: Unpinned<'_>, work: &mut dyn FnMut(Unpinned<'_>) -> bool) -> bool;
 }
 
 /// Makes room for a call that has run out of memory.
@@ -58,23 +58,24 @@ pub(in crate::space) trait MakesRoom {
     /// here, so that this is compiled once.)
     fn make_room_for(
         &self,
+        unpinned: Unpinned<'_>,
         lack: Option<Lack>,
         held: Option<&dyn Lends>,
-        call: &mut dyn FnMut() -> Option<Lack>,
+        call: &mut dyn FnMut(Unpinned<'_>) -> Option<Lack>,
     );
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Does `call`, and does it again after room was made if it ran out of memory. The caller is
-    /// not pinned and holds no lock but ranges of objects; a call that fails leaves nothing
-    /// behind.
+    /// Does `call`, and does it again after room was made if it ran out of memory. The caller
+    /// holds no lock but ranges of objects; a call that fails leaves nothing behind.
     #[inline(always)]
     pub(in crate::space) fn with_room<T, E: Shortage>(
         &self,
-        mut call: impl FnMut() -> Result<T, E>,
+        mut unpinned: Unpinned<'_>,
+        mut call: impl FnMut(Unpinned<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        match call() {
-            Err(error) if error.is_shortage() => self.with_room_made(error, None, call),
+        match call(unpinned.reborrow()) {
+            Err(error) if error.is_shortage() => self.with_room_made(unpinned, error, None, call),
             result => result,
         }
     }
@@ -84,27 +85,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(always)]
     pub(in crate::space) fn with_room_beside<T, E: Shortage>(
         &self,
+        mut unpinned: Unpinned<'_>,
         held: &dyn Lends,
-        mut call: impl FnMut() -> Result<T, E>,
+        mut call: impl FnMut(Unpinned<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        match call() {
-            Err(error) if error.is_shortage() => self.with_room_made(error, Some(held), call),
+        match call(unpinned.reborrow()) {
+            Err(error) if error.is_shortage() => {
+                self.with_room_made(unpinned, error, Some(held), call)
+            }
             result => result,
         }
     }
 
+    /// The rest of [`Vm::with_room_beside`] after a call that failed with `error`.
     #[cold]
     #[inline(never)]
-    fn with_room_made<T, E: Shortage>(
+    pub(in crate::space) fn with_room_made<T, E: Shortage>(
         &self,
+        unpinned: Unpinned<'_>,
         error: E,
         held: Option<&dyn Lends>,
-        mut call: impl FnMut() -> Result<T, E>,
+        mut call: impl FnMut(Unpinned<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let lack = error.lack();
         let mut result = Err(error);
-        MakesRoom::make_room_for(self, lack, held, &mut || {
-            result = call();
+        MakesRoom::make_room_for(self, unpinned, lack, held, &mut |unpinned| {
+            result = call(unpinned);
             result.as_ref().err().and_then(E::lack)
         });
         result

@@ -7,7 +7,7 @@ use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
-use crate::sync::Pin;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -16,21 +16,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// the cache, and `failed` is told their indices.
     pub(in crate::space) fn fill_run(
         &self,
+        mut unpinned: Unpinned<'_>,
         object: &Object,
         store: u64,
         (first, frames): (u64, &[Pfn]),
         mut failed: impl FnMut(u64, IoError),
     ) {
-        let platform = self.memory.unpinned_platform();
+        let all = self.memory.unpinned_platform(unpinned.reborrow());
         // SAFETY: the pages are locked and not up to date, so they are mapped nowhere and
         // nobody else reads or writes them (invariant 10).
-        let whole = platform.and_then(|all| unsafe { all.read_pages(store, first, frames) });
+        let whole = all.and_then(|all| unsafe { all.read_pages(store, first, frames) });
         for (index, &frame) in (first..).zip(frames) {
             let read = whole.or_else(|_| {
+                let platform = self.memory.unpinned_platform(unpinned.reborrow());
                 // SAFETY: as above.
                 unsafe { platform?.read_page(store, index, frame) }
             });
-            let (pin, lock) = (self.pin(), PageLock::held(frame));
+            let (pin, lock) = (self.pin_by(&unpinned), PageLock::held(frame));
             if let Err(error) = read {
                 self.objects.fill_failed(&self.memory, &pin, lock);
                 failed(index, error);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::rmap::ReverseMap;
 use crate::swap::SwapArea;
+use crate::sync::Unpinned;
 
 const BASE: u64 = 0x10000;
 const PAGES: u64 = 512;
@@ -82,7 +83,7 @@ fn swapped_out<R: ReverseMap>(design: &str) {
     let collapsed = collapse_beside(&vm, space, move |vm| {
         let page = frame(vm, space, 3);
         vm.memory.frame(page).get();
-        assert!(vm.swap_out_page(page).is_ok());
+        assert!(vm.swap_out_page(Unpinned::at_door(), page).is_ok());
         vm.memory.put(&vm.pin(), page);
     });
     assert_eq!(collapsed, 0, "{design}");

@@ -5,6 +5,7 @@ use super::*;
 use crate::platform::Flush;
 use crate::rmap::Family;
 use crate::swap::SwapArea;
+use crate::sync::Unpinned;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::{Aarch64_4K, Format, Sv39, Sv48};
 
@@ -185,7 +186,7 @@ fn a_run_of_which_something_changes_ends_and_its_pages_stay() {
             ("reclaiming", |vm, space| {
                 let (page, _) = vm.translate(space, Vpn(BASE + 7)).unwrap();
                 vm.memory.frame(page).get();
-                vm.swap_out_page(page).unwrap();
+                vm.swap_out_page(Unpinned::at_door(), page).unwrap();
                 vm.memory.put(&vm.pin(), page);
                 assert_eq!(vm.space_stats(space).unwrap().swapped, 1);
             }),

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use super::*;
 use crate::space::state::locked::HoldsSpace;
+use crate::sync::Unpinned;
 
 const PAGE: u64 = 1000;
 const STORE: u64 = 3;
@@ -96,10 +97,10 @@ fn nothing_leaves_memory_for_who_is_pinned() {
 #[should_panic(expected = "a call sleeps under the caller's pin")]
 fn nobody_sleeps_under_a_pin() {
     let (vm, space) = world("");
-    let guard = vm.lock_named(space).unwrap();
+    let guard = vm.lock_named(Unpinned::at_door(), space).unwrap();
     let _pin = vm.pin();
     let space = guard.locked();
-    (space.get().lock).lock(&vm.waits, vm.platform(), || vm.pin());
+    (space.get().lock).lock(Unpinned::at_door(), &vm.waits, &vm.memory);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::space::state::locked::HoldsSpace;
+use crate::sync::Unpinned;
 
 #[test]
 fn a_region_that_ended_holds_no_page() {
@@ -9,7 +10,7 @@ fn a_region_that_ended_holds_no_page() {
     let space = vm.begin_space().unwrap();
     map(&vm, space, 0x100, MapRequest::anonymous(4, RW));
     touch(&vm, space, 0x101, Access::Write);
-    let guard = vm.lock_named(space).unwrap();
+    let guard = vm.lock_named(Unpinned::at_door(), space).unwrap();
     let handle = vm.region_from(guard.locked(), Vpn(0x100));
     drop(guard);
     assert_eq!(vm.region(handle).range(), PageRange::new(Vpn(0x100), 4));

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::rmap::ReverseMap;
 use crate::swap::{SwapArea, SwapOnError, SwapOutError};
+use crate::sync::Unpinned;
 
 const STORE: u64 = 77;
 const SLOTS: u64 = 200;
@@ -459,7 +460,7 @@ fn a_page_to_which_somebody_else_has_a_reference_stays() {
         for _ in 0..=others {
             frame.get();
         }
-        let swapped = vm.swap_out_page(page);
+        let swapped = vm.swap_out_page(Unpinned::at_door(), page);
         match others {
             0 => assert!(swapped.is_ok()),
             _ => assert_eq!(swapped, Err(SwapOutError::InUse)),
@@ -476,7 +477,10 @@ fn a_page_to_which_somebody_else_has_a_reference_stays() {
     for at in [3000, 3001] {
         touch(&vm, space, at, Access::Read);
         let (page, _) = vm.translate(space, Vpn(at)).unwrap();
-        assert_eq!(vm.swap_out_page(page), Err(SwapOutError::InUse));
+        assert_eq!(
+            vm.swap_out_page(Unpinned::at_door(), page),
+            Err(SwapOutError::InUse)
+        );
     }
     vm.advise(space, Vpn(3000), 2, Advice::PageOut).unwrap();
     assert_eq!(read(&vm, space, AT), 1);

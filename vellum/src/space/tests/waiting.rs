@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::platform::NodeId;
 use crate::swap::SwapArea;
+use crate::sync::Unpinned;
 
 const PAGE: u64 = 1000;
 const CPUS: u16 = 8;
@@ -73,7 +74,11 @@ fn page_tables_that_sources_keep_are_had_as_well() {
         let before = waiting();
         run_on(0);
         assert!(before > 0, "{source}");
-        assert_eq!(vm.memory.wait_for_frames(), before, "{source}");
+        assert_eq!(
+            vm.memory.wait_for_frames(Unpinned::at_door()),
+            before,
+            "{source}"
+        );
         assert_eq!(waiting(), 0, "{source}");
         vm.exit(parent).unwrap();
         vm.audit().unwrap();
@@ -188,9 +193,9 @@ fn nothing_is_taken_from_a_cpu_that_is_pinned() {
     let waiting = vm.memory.waiting();
     let pin = vm.pin();
     run_on(0);
-    assert_eq!(vm.memory.wait_for_frames(), 0);
+    assert_eq!(vm.memory.wait_for_frames(Unpinned::at_door()), 0);
     assert_eq!(vm.memory.waiting(), waiting);
     drop(pin);
-    assert_eq!(vm.memory.wait_for_frames(), waiting);
+    assert_eq!(vm.memory.wait_for_frames(Unpinned::at_door()), waiting);
     vm.audit().unwrap();
 }

@@ -11,14 +11,16 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use super::{check, pin};
+use super::check;
 use crate::addr::Pfn;
 use crate::frame::{Kind, PageFlags, PhysicalMemory};
 use crate::page_lock::PageLocks;
 use crate::platform::{
     CpuId, CpuSet, Flush, Machine, MemoryRange, Policy, Sleep, Store, TaskToken,
 };
-use crate::sync::{Crew, Epochs, Queues, RangeLock, SleepLock, Tail, Underway, WaitTable};
+use crate::sync::{
+    Crew, MaybePinned, Queues, RangeLock, SleepHost, SleepLock, Tail, Underway, Unpinned, WaitTable,
+};
 
 const PAGE: Pfn = Pfn(1);
 
@@ -98,7 +100,6 @@ fn this_task() -> u64 {
 }
 
 struct Model {
-    epochs: Epochs,
     memory: PhysicalMemory<Sleepers>,
     locks: PageLocks,
     waits: WaitTable,
@@ -121,7 +122,6 @@ fn run(work: fn(&Model, u16)) -> u32 {
 
 fn run_with(locks: PageLocks, naps: bool, work: fn(&Model, u16)) -> u32 {
     let model = Arc::new(Model {
-        epochs: Epochs::new(2),
         memory: PhysicalMemory::new(Sleepers {
             tasks: Mutex::new([Task::default(); 2]),
             sleeps: Tally::new(0),
@@ -175,12 +175,12 @@ impl Model {
     }
 
     /// Fills with a range held.
-    fn fill_range(&self, range: std::ops::Range<u64>, cpu: u16) {
-        let platform = self.memory.platform();
-        let pinned = || pin(&self.epochs, cpu);
-        let (held, pin) = self.ranges.lock(range, &self.waits, platform, pinned);
+    fn fill_range(&self, range: std::ops::Range<u64>) {
+        let (memory, platform) = (&self.memory, self.memory.platform());
+        let mut caller = MaybePinned::not_yet(Unpinned::at_door());
+        let held = self.ranges.lock(&mut caller, range, &self.waits, memory);
         self.fill();
-        self.ranges.unlock(held, &self.waits, platform, &pin);
+        (self.ranges).unlock(held, &self.waits, platform, caller.pinned(memory));
     }
 }
 
@@ -188,13 +188,14 @@ impl Model {
 fn a_range_that_is_lent_has_one_user_and_comes_back() {
     two_tasks(|model, cpu| {
         let platform = model.memory.platform();
-        let pinned = || pin(&model.epochs, cpu);
+        let (memory, pinned) = (&model.memory, || model.memory.pin());
         if cpu == 0 {
-            let (held, pin) = model.ranges.lock(0..9, &model.waits, platform, pinned);
-            drop(pin);
+            let mut caller = MaybePinned::not_yet(Unpinned::at_door());
+            let held = (model.ranges).lock(&mut caller, 0..9, &model.waits, memory);
+            caller.unpinned();
             model.fill();
             model.ranges.lend(&held, &pinned());
-            (model.ranges).take_back(&held, &model.waits, platform, &pinned);
+            (model.ranges).take_back(caller.unpinned(), &held, &model.waits, memory);
             model.fill();
             (model.ranges).unlock(held, &model.waits, platform, &pinned());
         } else if let Some(held) = model.ranges.try_lock(&(3..4), &pinned()) {
@@ -209,16 +210,15 @@ fn a_page_lock_admits_one_and_wakes_the_other() {
     two_tasks(fill_locked);
 }
 
-fn fill_locked(model: &Model, cpu: u16) {
+fn fill_locked(model: &Model, _cpu: u16) {
     let lock = loop {
         if let Some(lock) = model.locks.try_lock(&model.memory, PAGE) {
             break lock;
         }
-        let pinned = || pin(&model.epochs, cpu);
-        model.locks.wait(&model.memory, PAGE, &pinned);
+        (model.locks).wait(Unpinned::at_door(), &model.memory, PAGE);
     };
     // Pinned before: to pin is a fence, which would order what the lock must.
-    let pin = pin(&model.epochs, cpu);
+    let pin = model.memory.pin();
     model.fill();
     model.locks.unlock(&model.memory, &pin, lock);
 }
@@ -238,19 +238,18 @@ fn a_page_lock_with_hashed_queues_admits_one_and_wakes_the_other() {
 #[test]
 #[should_panic(expected = "asleep for good")]
 fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
-    two_tasks(|model, cpu| {
+    two_tasks(|model, _| {
         while model.locks.try_lock(&model.memory, PAGE).is_none() {
             let frame = model.memory.frame(PAGE);
             // The lock is looked at first, and the flag set afterwards.
             let locked = frame.page().has(PageFlags::LOCKED);
-            let pinned = || pin(&model.epochs, cpu);
-            let platform = model.memory.platform();
-            (model.waits).sleep_if(u64::from(PAGE.0), platform, &pinned, &mut |_| {
+            let (unpinned, key) = (Unpinned::at_door(), u64::from(PAGE.0));
+            (model.waits).sleep_if(unpinned, key, &model.memory, &mut |_| {
                 frame.page().set(PageFlags::WAITERS);
                 locked
             });
         }
-        let pin = pin(&model.epochs, cpu);
+        let pin = model.memory.pin();
         let frame = model.memory.frame(PAGE);
         frame.page().clear(PageFlags::LOCKED);
         if frame.page().has(PageFlags::WAITERS) {
@@ -264,8 +263,7 @@ fn a_waiter_that_looks_before_it_says_so_sleeps_for_good() {
 #[test]
 #[should_panic(expected = "asleep for good")]
 fn a_wake_up_for_nobody_listed_is_lost() {
-    two_tasks(|model, cpu| {
-        let pin = || pin(&model.epochs, cpu);
+    two_tasks(|model, _| {
         let lock = loop {
             if let Some(lock) = model.locks.try_lock(&model.memory, PAGE) {
                 break lock;
@@ -274,18 +272,17 @@ fn a_wake_up_for_nobody_listed_is_lost() {
             // Asleep without being in the table.
             model.memory.platform().park();
         };
-        model.locks.unlock(&model.memory, &pin(), lock);
+        model.locks.unlock(&model.memory, &model.memory.pin(), lock);
     });
 }
 
 #[test]
 fn a_sleeping_lock_admits_one_and_wakes_the_other() {
-    two_tasks(|model, cpu| {
-        let platform = model.memory.platform();
-        let pinned = || pin(&model.epochs, cpu);
-        model.sleep_lock.lock(&model.waits, platform, pinned);
+    two_tasks(|model, _| {
+        let (memory, platform) = (&model.memory, model.memory.platform());
+        (model.sleep_lock).lock(Unpinned::at_door(), &model.waits, memory);
         model.fill();
-        model.sleep_lock.unlock(&model.waits, platform, pinned);
+        (model.sleep_lock).unlock(&model.waits, platform, || memory.pin());
     });
 }
 
@@ -294,12 +291,11 @@ fn a_queue_has_one_first_who_wakes_the_next() {
     two_tasks(fill_in_turn);
 }
 
-fn fill_in_turn(model: &Model, cpu: u16) {
-    let platform = model.memory.platform();
-    let pinned = || pin(&model.epochs, cpu);
-    let first = model.queues.enter(&model.queue, platform, &pinned);
+fn fill_in_turn(model: &Model, _cpu: u16) {
+    let (memory, queue) = (&model.memory, &model.queue);
+    let first = (model.queues).enter(Unpinned::at_door(), queue, memory);
     model.fill();
-    (model.queues).leave(&model.queue, first.unwrap(), platform, &pinned);
+    (model.queues).leave(queue, first.unwrap(), memory.platform(), &memory.pin());
 }
 
 /// A sleep may end early, and the task after it: nobody wakes it then.
@@ -313,10 +309,8 @@ fn who_has_left_a_queue_and_ended_is_not_woken() {
 #[test]
 #[should_panic(expected = "asleep for good")]
 fn those_in_a_queue_wait_for_the_first_to_leave() {
-    two_tasks(|model, cpu| {
-        let platform = model.memory.platform();
-        let pinned = || pin(&model.epochs, cpu);
-        let first = model.queues.enter(&model.queue, platform, &pinned);
+    two_tasks(|model, _| {
+        let first = (model.queues).enter(Unpinned::at_door(), &model.queue, &model.memory);
         assert!(first.is_some());
     });
 }
@@ -324,8 +318,8 @@ fn those_in_a_queue_wait_for_the_first_to_leave() {
 #[test]
 fn a_queue_of_spinners_has_one_first() {
     check(|| {
-        run(|model, cpu| {
-            let pin = pin(&model.epochs, cpu);
+        run(|model, _| {
+            let pin = model.memory.pin();
             let first = model.queues.enter_pinned(&model.queue, &pin);
             model.fill();
             model
@@ -337,9 +331,9 @@ fn a_queue_of_spinners_has_one_first() {
 
 /// Task 0 goes on after it has let go of the lock; task 1 needs to be alone.
 fn fill_beside(model: &Model, cpu: u16, is_alone: impl Fn(&Underway) -> bool) {
-    let platform = model.memory.platform();
-    let pinned = || pin(&model.epochs, cpu);
-    let lock = || model.sleep_lock.lock(&model.waits, platform, pinned);
+    let (memory, platform) = (&model.memory, model.memory.platform());
+    let pinned = || memory.pin();
+    let lock = || (model.sleep_lock).lock(Unpinned::at_door(), &model.waits, memory);
     let unlock = || model.sleep_lock.unlock(&model.waits, platform, pinned);
     let underway = &model.underway;
     lock();
@@ -357,7 +351,7 @@ fn fill_beside(model: &Model, cpu: u16, is_alone: impl Fn(&Underway) -> bool) {
         while !is_alone(underway) {
             underway.await_end(true);
             unlock();
-            underway.wait(&model.waits, platform, pinned);
+            underway.wait(Unpinned::at_door(), &model.waits, memory);
             lock();
             underway.await_end(false);
         }
@@ -380,7 +374,7 @@ fn whoever_has_the_lock_alone_is_not_alone() {
 }
 
 /// Does the work that there is; whoever finds none waits for the other one.
-fn work_together(model: &Model, cpu: u16, wait: impl Fn(&Model, u32) -> bool) {
+fn work_together(model: &Model, wait: impl Fn(&Model, u32) -> bool) {
     let platform = model.memory.platform();
     let [left, done] = &model.work;
     loop {
@@ -388,9 +382,7 @@ fn work_together(model: &Model, cpu: u16, wait: impl Fn(&Model, u32) -> bool) {
         if left.swap(0, Ordering::Relaxed) != 0 {
             done.store(1, Ordering::Relaxed);
         }
-        let ended = model
-            .crew
-            .end(&model.waits, platform, &pin(&model.epochs, cpu));
+        let ended = model.crew.end(&model.waits, platform, &model.memory.pin());
         if done.load(Ordering::Relaxed) != 0 {
             return;
         }
@@ -400,11 +392,10 @@ fn work_together(model: &Model, cpu: u16, wait: impl Fn(&Model, u32) -> bool) {
 
 #[test]
 fn whoever_finds_nothing_to_do_learns_what_others_had_in_hand() {
-    two_tasks(|model, cpu| {
-        work_together(model, cpu, |model, ended| {
-            let platform = model.memory.platform();
-            let pinned = || pin(&model.epochs, cpu);
-            (model.crew).wait_for_another(ended, &model.waits, platform, &pinned)
+    two_tasks(|model, _| {
+        work_together(model, |model, ended| {
+            let (unpinned, memory) = (Unpinned::at_door(), &model.memory);
+            (model.crew).wait_for_another(unpinned, ended, &model.waits, memory)
         });
     });
 }
@@ -413,7 +404,7 @@ fn whoever_finds_nothing_to_do_learns_what_others_had_in_hand() {
 #[should_panic(expected = "it gave up")]
 fn whoever_does_not_wait_for_others_gives_up_too_early() {
     check(|| {
-        run(|model, cpu| work_together(model, cpu, |_, _| false));
+        run(|model, _| work_together(model, |_, _| false));
     });
 }
 
@@ -421,7 +412,7 @@ fn whoever_does_not_wait_for_others_gives_up_too_early() {
 fn ranges_that_overlap_are_held_one_after_the_other() {
     two_tasks(|model, cpu| {
         let first = u64::from(cpu);
-        model.fill_range(first..first + 2, cpu);
+        model.fill_range(first..first + 2);
     });
 }
 
@@ -431,7 +422,7 @@ fn ranges_apart_are_held_together() {
     check(|| {
         run(|model, cpu| {
             let first = u64::from(cpu);
-            model.fill_range(first..first + 1, cpu);
+            model.fill_range(first..first + 1);
         });
     });
 }

@@ -6,8 +6,8 @@ use loom::thread;
 
 use super::{check, pin};
 use crate::rest::Rests;
-use crate::sync::Epochs;
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Epochs, Unpinned};
 
 const FRAME: u32 = 0;
 const NODE: usize = 0;
@@ -60,7 +60,7 @@ impl World {
     }
 
     fn wait_for_pins(&self) {
-        self.epochs.wait_for_pins(|_| thread::yield_now());
+        (self.epochs).wait_for_pins(Unpinned::at_door(), |_| thread::yield_now());
     }
 }
 

@@ -7,7 +7,7 @@ use crate::reclaim::{Cooled, Evictor, PageKind, Rule, Taken, Walked};
 use crate::rmap::Family;
 #[cfg(feature = "published")]
 use crate::rmap::{AnonVma, AnonVmaChain, Anonmm, Chains, Partial, Pv};
-use crate::sync::{Pin, Turn};
+use crate::sync::{Pin, Turn, Unpinned};
 
 /// First page of a range that may be a superpage, and its pages.
 const BASE: u64 = 0x10000;
@@ -142,7 +142,12 @@ fn a_superpage_that_is_used_stays_whole<R: ReverseMap>(options: &str) {
     let space = filled(&vm, 1);
     let take = |page| {
         let frame = vm.translate(space, at(page)).unwrap().0;
-        vm.take(frame, PageKind::SwapBacked, Rule::Inactive)
+        vm.take(
+            Unpinned::at_door(),
+            frame,
+            PageKind::SwapBacked,
+            Rule::Inactive,
+        )
     };
     // Others have no record of their own, or stay.
     let other = if options.contains(EAGER) {
@@ -250,7 +255,7 @@ fn a_superpage_of_a_space_that_is_being_changed_stays() {
         let vm: TestVm<Family> = swapping(&std::format!("reclaim=on,{superpages}"), 4096);
         let space = filled(&vm, 1);
         rest(&vm, space, PAGES);
-        let guard = vm.lock_named(space).unwrap();
+        let guard = vm.lock_named(Unpinned::at_door(), space).unwrap();
         assert_eq!(vm.reclaim_pages(PAGES), 0);
         drop(guard);
         assert_eq!(large(&vm, space), 1);
@@ -273,7 +278,12 @@ fn a_superpage_that_cannot_be_split_for_want_of_memory_stays_and_leaves_later() 
     let (site, after) = (Site::SlabFrame, 0);
     vm.memory().inject(Some(FailAt { site, after }));
     let first = vm.translate(space, at(0)).unwrap().0;
-    let taken = vm.take(first, PageKind::SwapBacked, Rule::Inactive);
+    let taken = vm.take(
+        Unpinned::at_door(),
+        first,
+        PageKind::SwapBacked,
+        Rule::Inactive,
+    );
     assert_eq!(taken, Taken::Kept);
     assert_eq!((large(&vm, space), large(&vm, child)), (1, 1));
     assert_eq!(vm.memory().reached(site), 1);
@@ -292,11 +302,11 @@ fn a_superpage_that_cannot_be_split_for_want_of_memory_stays_and_leaves_later() 
 struct FindsNobody<'a, R: ReverseMap>(&'a TestVm<R>);
 
 impl<R: ReverseMap> Evictor for FindsNobody<'_, R> {
-    fn pin(&self) -> Pin<'_> {
-        Evictor::pin(self.0)
+    fn pin_by<'a>(&'a self, unpinned: &'a Unpinned<'_>) -> Pin<'a> {
+        self.0.pin_by(unpinned)
     }
 
-    fn take(&self, _page: Pfn, _kind: PageKind, _rule: Rule) -> Taken {
+    fn take(&self, _: Unpinned<'_>, _page: Pfn, _kind: PageKind, _rule: Rule) -> Taken {
         Taken::Gone
     }
 
@@ -304,7 +314,7 @@ impl<R: ReverseMap> Evictor for FindsNobody<'_, R> {
         Cooled::Gone
     }
 
-    fn walk(&self, _walk: (usize, u32), _used: &mut dyn FnMut(Pfn)) -> Walked {
+    fn walk(&self, _: Unpinned<'_>, _walk: (usize, u32), _used: &mut dyn FnMut(Pfn)) -> Walked {
         Walked::default()
     }
 
@@ -316,15 +326,15 @@ impl<R: ReverseMap> Evictor for FindsNobody<'_, R> {
         true
     }
 
-    fn wait_for_frames(&self) {}
+    fn wait_for_frames(&self, _: Unpinned<'_>) {}
 
-    fn wait_for_pins(&self) {}
+    fn wait_for_pins(&self, _: Unpinned<'_>) {}
 
     fn reclaim_ended(&self) -> u32 {
         self.0.reclaim_ended()
     }
 
-    fn wait_for_reclaimer(&self, _ended: u32) -> bool {
+    fn wait_for_reclaimer(&self, _: Unpinned<'_>, _ended: u32) -> bool {
         false
     }
 }
@@ -347,11 +357,11 @@ fn pages_that_keep_records_of_their_own_are_listed_after_a_fork_tried_to_unite_t
         let reclaim = vm.reclaim().unwrap();
         let listed = || frames.iter().filter(|&&it| reclaim.is_known(it)).count();
         assert_eq!(listed(), PAGES as usize);
-        reclaim.shrink_node(&FindsNobody(&vm), 0, PAGES);
+        reclaim.shrink_node(Unpinned::at_door(), &FindsNobody(&vm), 0, PAGES);
         assert_eq!(listed(), 0);
         let child = vm.fork(space).unwrap();
         assert!(frames[1..5].iter().all(|&it| reclaim.is_known(it)));
-        vm.memory.put(&Evictor::pin(&vm), frames[5]);
+        vm.memory.put(&vm.pin(), frames[5]);
         vm.exit(child).unwrap();
         vm.exit(space).unwrap();
         vm.audit().unwrap();

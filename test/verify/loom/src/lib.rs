@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+#[allow(dead_code, reason = "the models use a part of it")]
 #[path = "../../../../vellum/src/addr.rs"]
 pub mod addr;
 #[allow(dead_code, reason = "the models use a part of it")]

@@ -305,8 +305,8 @@ fn report(found: &[(&str, Value)]) -> String {
         Made by `cargo xtask advice` from runs of `vellum advise --check` ([advise.md](../advise.md)); each \
         program was recorded and advised on first, and then run under each setting in turn. Figures are \
         changes of the CPU time of the whole process tree in percent, with intervals at 95 %. *Control* is \
-        how far the program strays from itself: runs can tell what is larger than that and chance \
-        together ([measuring.md](../measuring.md#the-resolution)).\n\n"
+        how far the program strays from itself. Runs tell an effect if its interval holds neither \
+        0 nor a value of the interval of the control.\n\n"
         .to_owned();
     if let Some((_, advice)) = found.first() {
         let host = &advice["run"]["host"];

@@ -242,7 +242,7 @@ pub struct Measured {
     /// Change of user and system CPU time of the process tree, as a share, with its interval at
     /// 95 %.
     pub cpu: Figure,
-    /// Whether it is larger than what chance and the straying of the control can come to.
+    /// Whether its interval holds neither 0 nor a value of the interval of the control.
     #[serde(default)]
     pub told: bool,
     /// Change of the largest resident set of one process, as a share.

@@ -224,7 +224,7 @@ fn judged(ways: &[Way], used: &[Vec<Usage>], rows: &mut [Row], seed: u64) -> Che
         if let Some(row) = of_way.next() {
             row.measured = Some(Measured {
                 cpu: change(arm),
-                told: contrast.judged[arm - 1].verdict.is_difference(),
+                told: is_told(&contrast, arm),
                 resident: against_first(arm, |usage| usage.resident_bytes as f64),
                 faults: against_first(arm, |usage| usage.faults as f64),
             });
@@ -236,6 +236,15 @@ fn judged(ways: &[Way], used: &[Vec<Usage>], rows: &mut [Row], seed: u64) -> Che
         control: change(ways.len()),
         against: "no huge pages, and malloc as it is".to_owned(),
     }
+}
+
+/// Whether the interval of `arm` holds neither 1 nor a value of the interval of the control. The
+/// resolution of `compare` is not used: with the few rounds that there is time for, and programs
+/// that stray by percents, it would tell next to nothing.
+fn is_told(contrast: &Contrast, arm: usize) -> bool {
+    let control = contrast.ratios.last().and_then(|ratio| ratio.interval);
+    let intervals = contrast.ratios[arm].interval.zip(control);
+    intervals.is_some_and(|(own, control)| !own.contains(1.0) && !own.overlaps(&control))
 }
 
 #[cfg(test)]

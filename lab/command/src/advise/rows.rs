@@ -5,6 +5,7 @@ use super::knobs::{Knob, OnHost};
 use super::on_core::{self, OnCore};
 use super::on_host::{self, OnHostFound};
 use super::prices::Prices;
+use crate::bench::host::forkfault::Round;
 use crate::compare::Judged;
 use crate::stats::Estimate;
 use vellum_results::advise::{Asked, Audience, Basis, Row, Said};
@@ -72,14 +73,8 @@ fn effect(
         return (effect, Basis::HostReplay, tlb.to_owned());
     }
     if let Some(OnHost::Mthp(_)) = knob.on_host {
-        let (needless, unused) = (arm.needless as f64, arm.unused_pages as f64);
-        let ns = measured.prices.can_populate().then(|| {
-            measured
-                .prices
-                .value(|round| unused * round.populate - needless * (round.touch - round.populate))
-        });
         let of_whole = |(ns, whole): (Figure, Whole)| ns.in_units_of(whole.cpu_ns.max(1) as f64);
-        let cpu = ns.flatten().zip(whole).map(of_whole);
+        let cpu = of_folios(arm, measured.prices).zip(whole).map(of_whole);
         let (said, bound) = said(cpu);
         let note = format!(
             "{} faults would not be met, and {} pages made that nobody touches; the first save \
@@ -96,6 +91,22 @@ fn effect(
     };
     let effect = of_ratio(arm.ratio, arm.judged, arm.base_ns, whole);
     (effect, Basis::CoreReplay, note)
+}
+
+/// What large folios change, in nanoseconds. A fault that is not met saves at least what making its
+/// page beforehand saves, which is the value, and at most all of a touch, which is the lower bound.
+fn of_folios(arm: &on_core::Arm, prices: &Prices) -> Option<Figure> {
+    let (needless, unused) = (arm.needless as f64, arm.unused_pages as f64);
+    let least = |round: &Round| unused * round.populate - needless * (round.touch - round.populate);
+    let most = |round: &Round| unused * round.populate - needless * round.touch;
+    if !prices.can_populate() {
+        return None;
+    }
+    let (least, most) = (prices.value(least)?, prices.value(most)?);
+    Some(Figure {
+        low: most.low,
+        ..least
+    })
 }
 
 /// The effect of what takes `ratio` times as long as `base_ns`.
@@ -284,6 +295,33 @@ mod tests {
         let cpu = cpu.expect("known");
         assert_eq!((cpu.value, said, bound), (-0.1, Said::Less, None));
         assert!((cpu.low.expect("an interval") - -0.12).abs() < 1e-9);
+    }
+
+    #[test]
+    fn folios_are_said_to_cost_time_only_if_no_price_of_a_fault_makes_up_for_it() {
+        let round = Round {
+            touch: 300.0,
+            populate: 100.0,
+            ..Round::default()
+        };
+        let prices = Prices::new(vec![round; 5]);
+        let arm = |needless, unused_pages| on_core::Arm {
+            base_ns: 1000.0,
+            ratio: estimate(1.0),
+            judged: judged(Verdict::Less),
+            peak: 1.0,
+            faults: 1.0,
+            needless,
+            unused_pages,
+        };
+        let of = |needless, unused| {
+            let ns = of_folios(&arm(needless, unused), &prices).expect("priced");
+            (ns.low, ns.value, said(Some(ns.in_units_of(1e5))).0)
+        };
+        assert_eq!(of(10, 0), (Some(-3000.0), -2000.0, Said::Less));
+        assert_eq!(of(10, 25), (Some(-500.0), 500.0, Said::Nothing));
+        assert_eq!(of(10, 50), (Some(2000.0), 3000.0, Said::More));
+        assert_eq!(of_folios(&arm(1, 1), &Prices::default()), None);
     }
 
     #[test]

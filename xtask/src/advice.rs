@@ -52,12 +52,12 @@ const PROGRAMS: [Program; 13] = [
         run: "exec git rev-list --objects --all",
     },
     Program {
-        name: "xz -6",
+        name: "xz -6, one thread",
         prepare: WORDS,
         run: "head -c 1500K words | exec xz -6 -T1 -c > /dev/null",
     },
     Program {
-        name: "zstd -15",
+        name: "zstd -12",
         prepare: WORDS,
         run: "exec zstd -12 -q -c words > /dev/null",
     },

@@ -11,7 +11,7 @@ use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{Access, Event, EventKind, TraceWriter};
 
 const PAGE: u64 = 4096;
-const FIXTURES: [(&str, Format); 9] = [
+const FIXTURES: [(&str, Format); 10] = [
     ("perf-script-records.txt", Format::PerfScript),
     ("perf-script-raw.txt", Format::PerfScript),
     ("ftrace.txt", Format::Ftrace),
@@ -21,6 +21,7 @@ const FIXTURES: [(&str, Format); 9] = [
     ("strace-y.txt", Format::Strace),
     ("strace-seccomp.txt", Format::Strace),
     ("lackey.txt", Format::Lackey),
+    ("smaps.txt", Format::Smaps),
 ];
 
 fn fixture(name: &str) -> Vec<u8> {

@@ -11,7 +11,7 @@
 
 use crate::accesses::{self, Access, Kind, Process};
 use crate::report::{Place, Report};
-use crate::{Format, ImportError, Input, Watch, each_line, notes};
+use crate::{Format, ImportError, Input, Watch, each_as, notes};
 use vellum_record::Sink;
 
 const OF_THE_KERNEL: &str = "what the kernel does itself";
@@ -129,15 +129,7 @@ pub fn import(
     watch: &mut Watch<'_>,
 ) -> Result<Report, ImportError> {
     let mut report = Report::default();
-    let mut traced: Vec<Traced> = Vec::new();
-    traced.resize_with(inputs.len(), Traced::default);
-    report.lines = each_line(inputs, watch, |place, text, cut| {
-        match cut {
-            true => report.skip(place, "a line longer than 65536 bytes"),
-            false => traced[place.input].take(place, text, &mut report),
-        }
-        Ok(())
-    })?;
+    let traced = each_as(inputs, watch, &mut report, Traced::take)?;
     let has_times = traced.iter().any(|traced| traced.timestamps > 0);
     let processes = traced.into_iter().map(|traced| traced.process).collect();
     accesses::write(processes, sink, "drmemtrace", &mut report)?;
@@ -151,9 +143,7 @@ pub fn import(
          show."
             .to_owned(),
     );
-    let header = sink.header_mut();
-    header.invisible.extend(report.notes.iter().cloned());
-    notes::fill_in(header, Format::Drmemtrace, &report);
+    notes::tell(sink, Format::Drmemtrace, &report);
     Ok(report)
 }
 

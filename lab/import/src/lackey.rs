@@ -6,7 +6,7 @@
 
 use crate::accesses::{self, Access, Kind, Process};
 use crate::report::{Place, Report};
-use crate::{Format, ImportError, Input, Watch, each_line, notes};
+use crate::{Format, ImportError, Input, Watch, each_as, notes};
 use vellum_record::Sink;
 
 fn parse(line: &str) -> Option<Access> {
@@ -44,23 +44,12 @@ pub fn import(
     watch: &mut Watch<'_>,
 ) -> Result<Report, ImportError> {
     let mut report = Report::default();
-    let mut processes: Vec<Process> = Vec::new();
-    processes.resize_with(inputs.len(), Process::default);
-    report.lines = each_line(inputs, watch, |place, text, cut| {
-        let process = &mut processes[place.input];
-        match cut {
-            true => report.skip(place, "a line longer than 65536 bytes"),
-            false => take(process, place, text, &mut report),
-        }
-        Ok(())
-    })?;
+    let processes = each_as(inputs, watch, &mut report, take)?;
     accesses::write(processes, sink, "lackey", &mut report)?;
     report
         .notes
         .push("Times are made up: an access counts as a nanosecond.".to_owned());
-    let header = sink.header_mut();
-    header.invisible.extend(report.notes.iter().cloned());
-    notes::fill_in(header, Format::Lackey, &report);
+    notes::tell(sink, Format::Lackey, &report);
     Ok(report)
 }
 

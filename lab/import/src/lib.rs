@@ -220,6 +220,25 @@ impl Watch<'_> {
     }
 }
 
+/// What is known of each input, of which `take` is given every line but those that are too long.
+pub(crate) fn each_as<T: Default>(
+    inputs: Vec<Input>,
+    watch: &mut Watch<'_>,
+    report: &mut Report,
+    mut take: impl FnMut(&mut T, Place, &str, &mut Report),
+) -> Result<Vec<T>, ImportError> {
+    let mut known: Vec<T> = Vec::new();
+    known.resize_with(inputs.len(), T::default);
+    report.lines = each_line(inputs, watch, |place, text, cut| {
+        match cut {
+            true => report.skip(place, "a line longer than 65536 bytes"),
+            false => take(&mut known[place.input], place, text, report),
+        }
+        Ok(())
+    })?;
+    Ok(known)
+}
+
 /// Calls `take` for each line of all inputs, one input after the other.
 pub(crate) fn each_line(
     inputs: Vec<Input>,

@@ -1,8 +1,15 @@
 //! What an imported trace says about itself.
 
 use crate::{Format, Report};
-use vellum_record::Noticed;
+use vellum_record::{Noticed, Sink};
 use vellum_trace::Header;
+
+/// Has the trace say what the report notes, and what the text did not tell.
+pub fn tell(sink: &mut dyn Sink, format: Format, report: &Report) {
+    let header = sink.header_mut();
+    header.invisible.extend(report.notes.iter().cloned());
+    fill_in(header, format, report);
+}
 
 /// Fills in what the text did not tell, and what is missing.
 pub fn fill_in(header: &mut Header, format: Format, report: &Report) {

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use crate::feed::ABSURD;
 use crate::report::{Place, Report};
-use crate::{Format, ImportError, Input, Watch, each_line, notes};
+use crate::{Format, ImportError, Input, Watch, each_as, notes};
 use vellum_record::Sink;
 use vellum_trace::{Access, Event, EventKind, File, FileId, MapOrigin, Prot, Task, TaskId};
 
@@ -156,14 +156,7 @@ pub fn import(
     watch: &mut Watch<'_>,
 ) -> Result<Report, ImportError> {
     let mut report = Report::default();
-    let mut processes = vec![Process::default(); inputs.len()];
-    report.lines = each_line(inputs, watch, |place, text, cut| {
-        match cut {
-            true => report.skip(place, "a line longer than 65536 bytes"),
-            false => processes[place.input].take(place, text, &mut report),
-        }
-        Ok(())
-    })?;
+    let processes = each_as(inputs, watch, &mut report, Process::take)?;
     let pages = processes.iter().flat_map(|process| &process.mappings);
     let pages = pages
         .map(Mapping::touched)
@@ -209,14 +202,12 @@ pub fn import(
             report.notes.push(format!("{} {what}", bytes / 1024));
         }
     }
-    let header = sink.header_mut();
-    header.invisible.extend(report.notes.iter().cloned());
-    notes::fill_in(header, Format::Smaps, &report);
+    notes::tell(sink, Format::Smaps, &report);
     Ok(report)
 }
 
 /// A process, and whether the lines that come are of its last mapping.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Process {
     mappings: Vec<Mapping>,
     is_open: bool,

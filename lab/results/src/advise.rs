@@ -156,11 +156,11 @@ pub struct Price {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Audience {
-    /// Whoever runs the program, by a setting of the system.
+    /// The person who runs the program, by a setting of the system.
     User,
-    /// Whoever can change the program.
+    /// Someone who can change the program.
     Author,
-    /// Whoever builds a kernel.
+    /// Someone who builds a kernel.
     Builder,
 }
 

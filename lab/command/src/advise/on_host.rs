@@ -89,7 +89,7 @@ pub fn refused(host: &Host) -> Option<String> {
     }
 }
 
-/// The settings that a size of mTHP needs: it alone is given to whoever asks.
+/// The settings of a size of mTHP: memory that asks gets that size and no other.
 fn of_size(kib: u32) -> Vec<(PathBuf, String)> {
     let size = |kib: u32| Path::new(thp_directory()).join(format!("hugepages-{kib}kB/enabled"));
     vec![

@@ -6,7 +6,7 @@ use super::directory::HANDLE_BITS;
 use super::handle::Handle;
 use super::numbers::Taken;
 use crate::frame::{AuditError, AuditPlace};
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::limbo::Chain;
 
 /// Set in the link of each vacant slot that the audit has met.
@@ -114,8 +114,9 @@ impl<T: Item> Arena<T> {
     /// number of slots that does not add up.
     pub fn audit(&self) -> Result<ArenaCensus, AuditError> {
         let mut census = ArenaCensus::default();
+        let link = |slot| Some(self.try_get(Handle::from_raw(slot))?.link());
         let result = self.each_list(&mut |list, retired| {
-            self.meet(list)?;
+            meet(list, &link)?;
             let place = if retired {
                 &mut census.limbo
             } else {
@@ -125,7 +126,7 @@ impl<T: Item> Arena<T> {
             Ok(())
         });
         let cleared = self.each_list(&mut |list, _| {
-            self.forget(list);
+            forget(list, &link);
             Ok(())
         });
         result.and(cleared)?;
@@ -169,46 +170,46 @@ impl<T: Item> Arena<T> {
             f(list, false)
         })
     }
+}
 
-    /// Marks the slots of a list as met.
-    fn meet(&self, list: Chain) -> Result<(), AuditError> {
-        let wrong = |slot, what| {
-            Err(AuditError {
-                place: AuditPlace::Slot(slot),
-                what,
-            })
+/// Marks the slots of a list as met. `link` finds the link of a slot that there is.
+fn meet<'a>(list: Chain, link: &dyn Fn(u32) -> Option<&'a AtomicU32>) -> Result<(), AuditError> {
+    let wrong = |slot, what| {
+        Err(AuditError {
+            place: AuditPlace::Slot(slot),
+            what,
+        })
+    };
+    let mut slot = list.head;
+    for index in 0..list.count {
+        let Some(link) = link(slot) else {
+            return wrong(slot, "on a list, but there is no such slot");
         };
-        let mut slot = list.head;
-        for index in 0..list.count {
-            let Some(value) = self.try_get(Handle::from_raw(slot)) else {
-                return wrong(slot, "on a list, but there is no such slot");
-            };
-            let next = value.link().load(Ordering::Relaxed);
-            if next & MET != 0 {
-                return wrong(slot, "found on two lists, or twice on one");
-            }
-            value.link().store(next | MET, Ordering::Relaxed);
-            if (index + 1 == list.count) != (slot == list.tail) {
-                return wrong(slot, "the list's last slot is another than its tail");
-            }
-            slot = next;
+        let next = link.load(Ordering::Relaxed);
+        if next & MET != 0 {
+            return wrong(slot, "found on two lists, or twice on one");
         }
-        if list.count > 0 && slot != 0 {
-            return wrong(slot, "the list goes on beyond its count");
+        link.store(next | MET, Ordering::Relaxed);
+        if (index + 1 == list.count) != (slot == list.tail) {
+            return wrong(slot, "the list's last slot is another than its tail");
         }
-        Ok(())
+        slot = next;
     }
+    if list.count > 0 && slot != 0 {
+        return wrong(slot, "the list goes on beyond its count");
+    }
+    Ok(())
+}
 
-    /// Takes the marks off again.
-    fn forget(&self, list: Chain) {
-        let mut slot = list.head;
-        while let Some(value) = self.try_get(Handle::from_raw(slot)) {
-            let next = value.link().load(Ordering::Relaxed);
-            if next & MET == 0 {
-                break;
-            }
-            value.link().store(next & !MET, Ordering::Relaxed);
-            slot = next & !MET;
+/// Takes the marks off again.
+fn forget<'a>(list: Chain, link: &dyn Fn(u32) -> Option<&'a AtomicU32>) {
+    let mut slot = list.head;
+    while let Some(link) = link(slot) {
+        let next = link.load(Ordering::Relaxed);
+        if next & MET == 0 {
+            break;
         }
+        link.store(next & !MET, Ordering::Relaxed);
+        slot = next & !MET;
     }
 }

@@ -116,7 +116,9 @@ fn dropped_frames_are_free_only_after_the_flush() {
 #[test]
 fn truncated_frames_are_free_only_after_the_flush() {
     // One page, so that the first flush is that of its entry.
-    frames_outlive_flushes(|vm, _, file| vm.set_size(file, (PAGES - 1) << 12).unwrap());
+    frames_outlive_flushes(|vm, _, file| {
+        vm.page_cache().set_size(file, (PAGES - 1) << 12).unwrap()
+    });
 }
 
 #[test]

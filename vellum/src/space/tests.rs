@@ -380,9 +380,9 @@ fn names_of_what_has_ended_are_refused() {
         assert!(vm.load(id).is_none() && vm.space_stats(id).is_none());
     }
     let file = vm.stored_pages(1, 4).unwrap();
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     for id in [file, ObjectId::from_bits(u64::MAX)] {
-        assert_eq!(vm.set_size(id, 0), Err(FileError::NoObject));
+        assert_eq!(vm.page_cache().set_size(id, 0), Err(FileError::NoObject));
         assert_eq!(vm.file(id).sync(), Err(FileError::NoObject));
         let request = MapRequest::object(id, 0, 1, RW);
         assert_eq!(vm.map(new, &request), Err(MapError::NoObject));
@@ -418,15 +418,15 @@ fn truncation_frees_the_tables_that_it_empties() {
     for request in [object.shared(), object] {
         let space = vm.begin_space().unwrap();
         map(&vm, space, 1000, request);
-        vm.set_size(file, 9 << 12).unwrap();
+        vm.page_cache().set_size(file, 9 << 12).unwrap();
         for page in [1001, 1005] {
             touch(&vm, space, page, Access::Write);
         }
         let tables = vm.space_stats(space).unwrap().table_bytes;
-        vm.set_size(file, 5 << 12).unwrap();
+        vm.page_cache().set_size(file, 5 << 12).unwrap();
         assert_eq!(vm.space_stats(space).unwrap().table_bytes, tables);
         vm.platform().take_flushes();
-        vm.set_size(file, 1 << 12).unwrap();
+        vm.page_cache().set_size(file, 1 << 12).unwrap();
         assert_eq!(vm.space_stats(space).unwrap().table_bytes, 4096);
         let flushes = vm.platform().take_flushes();
         let (_, last) = flushes.last().unwrap();
@@ -503,7 +503,8 @@ fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
     for page in (1000..1009).chain(2000..2005).chain(3000..3004) {
         touch(&vm, space, page, Access::Write);
     }
-    vm.write_pages(file, 10, 3, |_, bytes| bytes.fill(1))
+    vm.page_cache()
+        .write_pages(file, 10, 3, |_, bytes| bytes.fill(1))
         .unwrap();
     let mut frames = [Pfn::NONE; 3];
     vm.pin_pages(space, Vpn(1000), Access::Write, &mut frames)
@@ -512,7 +513,7 @@ fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
     touch(&vm, child, 1005, Access::Write);
     touch(&vm, space, 1006, Access::Write);
     vm.advise(space, Vpn(1001), 1, Advice::DontNeed).unwrap();
-    vm.set_size(file, 2 << 12).unwrap();
+    vm.page_cache().set_size(file, 2 << 12).unwrap();
     let mut mapped = leaves(&vm, space);
     mapped.extend(leaves(&vm, child));
     let heard = told.0.lock().unwrap().clone();
@@ -523,7 +524,7 @@ fn aging_hears_of_every_page_once_when_it_comes_and_once_when_it_goes() {
     assert_eq!(vm.exit(child), Ok(true));
     // SAFETY: pinned above, and not unpinned since.
     unsafe { vm.unpin(&frames) };
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     assert_eq!(*told.0.lock().unwrap(), []);
     vm.audit().unwrap();
 }

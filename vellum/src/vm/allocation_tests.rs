@@ -112,16 +112,18 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
     vm.advise(parent, Vpn(6000), 30, Advice::DontNeed).unwrap();
     vm.advise(parent, Vpn(510), 30, Advice::Free).unwrap();
     vm.set_heap_end(parent, Vpn(20_010)).unwrap();
-    vm.write_pages(file, 1 << 20, 3, |page, bytes| bytes.fill(page))
+    vm.page_cache()
+        .write_pages(file, 1 << 20, 3, |page, bytes| bytes.fill(page))
         .unwrap();
-    vm.read_pages(memory, 0, 30, |_, bytes| {
-        let mut word = [0; 8];
-        bytes.read(8, &mut word);
-    })
-    .unwrap();
+    vm.page_cache()
+        .read_pages(memory, 0, 30, |_, bytes| {
+            let mut word = [0; 8];
+            bytes.read(8, &mut word);
+        })
+        .unwrap();
     assert!(vm.file(file).sync().unwrap() >= 3);
-    vm.set_size(file, 5 << 12).unwrap();
-    vm.set_size(memory, 3 << 12).unwrap();
+    vm.page_cache().set_size(file, 5 << 12).unwrap();
+    vm.page_cache().set_size(memory, 3 << 12).unwrap();
     let mut regions = 0;
     vm.for_each_region(parent, |_| regions += 1).unwrap();
     assert!(regions > 40);
@@ -139,8 +141,8 @@ fn scenario<R: ReverseMap>(vm: &Manager<R>) {
         assert_eq!(vm.exit(child), Ok(true));
     }
     assert_eq!(vm.exit(new), Ok(true));
-    vm.release_object(file).unwrap();
-    vm.release_object(memory).unwrap();
+    vm.page_cache().release_object(file).unwrap();
+    vm.page_cache().release_object(memory).unwrap();
     rest(vm);
     exhaust(vm);
     vm.audit().unwrap();
@@ -170,8 +172,12 @@ fn exhaust<R: ReverseMap>(vm: &Manager<R>) {
     assert!(vm.fork(space).is_err());
     let file = vm.stored_pages(2, 10_000);
     if let Ok(file) = file {
-        assert!(vm.read_pages(file, 0, 10_000, |_, _| {}).is_err());
-        vm.release_object(file).unwrap();
+        assert!(
+            vm.page_cache()
+                .read_pages(file, 0, 10_000, |_, _| {})
+                .is_err()
+        );
+        vm.page_cache().release_object(file).unwrap();
     }
     assert_eq!(vm.exit(space), Ok(true));
 }

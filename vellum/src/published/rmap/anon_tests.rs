@@ -274,7 +274,7 @@ fn file_copies<R: ReverseMap>() {
         world.frame(space, 505).unwrap()
     };
     world.assert_at(shared, &[(space, 505)]);
-    world.vm.release_object(file).unwrap();
+    world.vm.page_cache().release_object(file).unwrap();
     world.finish(&[space, child]);
 }
 

@@ -11,12 +11,10 @@ use crate::ObjectId;
 use crate::addr::Pfn;
 use crate::object::{NewPages, NewRun, Object, ObjectKind, RUN_PAGES, run_length};
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::sync::Unpinned;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::table::Format;
 
 /// Pages of a window at first.
 const FIRST_WINDOW: u64 = 4;
@@ -62,7 +60,7 @@ impl Readahead {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::prefetch`](crate::space::File::prefetch).
     pub(crate) fn prefetch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
         let mut unpinned = Unpinned::at_door();

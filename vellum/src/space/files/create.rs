@@ -1,13 +1,13 @@
 //! Files and shared memory that begin.
 
 use crate::ObjectId;
+use crate::frame::OutOfMemory;
 use crate::object::{MountId, ObjectKind};
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
+use crate::space::state::shortage::Shortage;
 use crate::sync::Unpinned;
-use crate::table::Format;
 
 /// What the pages of a file are made of before anything is written to them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,12 +56,12 @@ impl FileRequest {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`Vm::create_file`].
     pub(crate) fn begin_file(&self, request: &FileRequest) -> Result<ObjectId, FileError> {
         let unpinned = Unpinned::at_door();
         let FileRequest { backing, size } = *request;
-        if size > Self::MAX_SIZE {
+        if size > self.most_bytes() {
             return Err(FileError::TooLarge);
         }
         match backing {
@@ -89,6 +89,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .create(&self.memory, &pin, ObjectKind::SharedMemory, size, handle)
                 .inspect_err(|_| self.objects.quit_mount(&pin, handle))?;
             Ok(made)
+        })
+    }
+
+    /// Makes an object of `size` bytes that is on no mount.
+    fn create_object<E: Shortage + From<OutOfMemory>>(
+        &self,
+        unpinned: Unpinned<'_>,
+        kind: ObjectKind,
+        size: u64,
+    ) -> Result<ObjectId, E> {
+        self.with_room(unpinned, |unpinned| {
+            let pin = self.pin_by(&unpinned);
+            Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
         })
     }
 }

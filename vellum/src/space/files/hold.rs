@@ -4,12 +4,10 @@ use core::ops::Range;
 
 use crate::object::Object;
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::Common;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::space::state::shortage::Lends;
 use crate::sync::{HeldRange, MaybePinned, Pin, Unpinned};
-use crate::table::Format;
 
 /// Where a write begins.
 #[derive(Clone, Copy)]
@@ -20,13 +18,13 @@ pub(super) enum Start {
 }
 
 /// A range of an object's pages that is held until it is dropped.
-pub(in crate::space) struct HeldPages<'a, P: Platform, F: Format, R: ReverseMap> {
-    vm: &'a Vm<P, F, R>,
+pub(in crate::space) struct HeldPages<'a, P: Platform> {
+    common: &'a Common<P>,
     object: &'a Object,
     held: Option<HeldRange>,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> HeldPages<'_, P, F, R> {
+impl<P: Platform> HeldPages<'_, P> {
     /// Lets go of them, by a caller who is pinned.
     pub(super) fn let_go(mut self, pin: &Pin<'_>) {
         self.unlock(pin);
@@ -35,44 +33,44 @@ impl<P: Platform, F: Format, R: ReverseMap> HeldPages<'_, P, F, R> {
     #[inline]
     fn unlock(&mut self, pin: &Pin<'_>) {
         if let Some(held) = self.held.take() {
-            let platform = self.vm.memory.platform();
+            let platform = self.common.memory.platform();
             let writers = &self.object.writers;
-            writers.unlock(held, &self.vm.waits, platform, pin);
+            writers.unlock(held, &self.common.waits, platform, pin);
         }
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Lends for HeldPages<'_, P, F, R> {
+impl<P: Platform> Lends for HeldPages<'_, P> {
     fn lend(&self, mut unpinned: Unpinned<'_>, work: &mut dyn FnMut(Unpinned<'_>) -> bool) -> bool {
-        let (vm, writers) = (self.vm, &self.object.writers);
+        let (common, writers) = (self.common, &self.object.writers);
         if let Some(held) = &self.held {
-            writers.lend(held, &vm.pin_by(&unpinned));
+            writers.lend(held, &common.pin_by(&unpinned));
         }
         let done = work(unpinned.reborrow());
         if let Some(held) = &self.held {
-            writers.take_back(unpinned, held, &vm.waits, &vm.memory);
+            writers.take_back(unpinned, held, &common.waits, &common.memory);
         }
         done
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Drop for HeldPages<'_, P, F, R> {
+impl<P: Platform> Drop for HeldPages<'_, P> {
     #[inline]
     fn drop(&mut self) {
         if self.held.is_some() {
-            let vm = self.vm;
-            self.unlock(&vm.pin());
+            let common = self.common;
+            self.unlock(&common.pin());
         }
     }
 }
 
 /// The bytes that a write may change, and their pages, held.
-pub(super) struct HeldWrite<'a, P: Platform, F: Format, R: ReverseMap> {
-    pub(in crate::space) pages: HeldPages<'a, P, F, R>,
+pub(super) struct HeldWrite<'a, P: Platform> {
+    pub(in crate::space) pages: HeldPages<'a, P>,
     pub(in crate::space) bytes: Range<u64>,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> Common<P> {
     /// Holds a range of an object's pages: nobody else writes to them or takes them out
     /// of the cache.
     pub(super) fn hold_pages<'a>(
@@ -80,7 +78,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         unpinned: Unpinned<'_>,
         object: &'a Object,
         pages: Range<u64>,
-    ) -> HeldPages<'a, P, F, R> {
+    ) -> HeldPages<'a, P> {
         self.hold_pages_pinned(&mut MaybePinned::not_yet(unpinned), object, pages)
     }
 
@@ -90,10 +88,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         caller: &mut MaybePinned<'p>,
         object: &'a Object,
         pages: Range<u64>,
-    ) -> HeldPages<'a, P, F, R> {
+    ) -> HeldPages<'a, P> {
         let held = (object.writers).lock(caller, pages, &self.waits, &self.memory);
         HeldPages {
-            vm: self,
+            common: self,
             object,
             held: Some(held),
         }
@@ -119,10 +117,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object: &'a Object,
         start: Start,
         len: usize,
-    ) -> Result<HeldWrite<'a, P, F, R>, FileError> {
+    ) -> Result<HeldWrite<'a, P>, FileError> {
         loop {
             let size = object.size();
-            let bytes = Self::write_range(start, len, size)?;
+            let bytes = self.write_range(start, len, size)?;
             let extends = bytes.end > size || matches!(start, Start::End);
             let first = self.page_of(if extends {
                 size.min(bytes.start)
@@ -137,7 +135,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pages = self.hold_pages_pinned(caller, object, first..end);
             // The length may have changed until the range was ours.
             let size = object.size();
-            let bytes = Self::write_range(start, len, size)?;
+            let bytes = self.write_range(start, len, size)?;
             let fits = if extends {
                 first <= self.page_of(size)
             } else {
@@ -151,15 +149,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The bytes that a write means to an object of `size` bytes.
-    fn write_range(start: Start, len: usize, size: u64) -> Result<Range<u64>, FileError> {
+    fn write_range(&self, start: Start, len: usize, size: u64) -> Result<Range<u64>, FileError> {
         let first = match start {
             Start::At(offset) => offset,
             Start::End => size,
         };
-        if first >= Self::MAX_SIZE && len > 0 {
+        if first >= self.most_bytes() && len > 0 {
             return Err(FileError::TooLarge);
         }
-        let first = first.min(Self::MAX_SIZE);
-        Ok(first..first.saturating_add(len as u64).min(Self::MAX_SIZE))
+        let first = first.min(self.most_bytes());
+        Ok(first..first.saturating_add(len as u64).min(self.most_bytes()))
     }
 }

@@ -6,12 +6,9 @@ use super::parts::FilePart;
 use crate::ObjectId;
 use crate::object::Told;
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
-use crate::space::regions::unmap::EndsObjects;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::sync::Unpinned;
-use crate::table::Format;
 
 /// An object as somebody has it open: what a kernel keeps in an open file beside the
 /// position. Threads may share it.
@@ -39,7 +36,7 @@ impl OpenFile {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::open`](crate::space::File::open).
     pub(crate) fn open(&self, id: ObjectId) -> Result<OpenFile, FileError> {
         let pin = self.pin();
@@ -53,13 +50,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// Closes what was opened. The object ends with its last user; a file's dirty pages
-    /// are written then.
-    ///
-    /// # Errors
-    /// The file, if another manager has opened it, which is to close it, or if the caller has
-    /// pinned its CPU.
-    pub fn close(&self, file: OpenFile) -> Result<(), OpenFile> {
+    /// [`Vm::close`](crate::Vm::close).
+    pub(in crate::space) fn close(&self, file: OpenFile) -> Result<(), OpenFile> {
         let unpinned = match self.memory.unless_pinned() {
             Some(unpinned) if self.has_opened(&file) => unpinned,
             _ => return Err(file),

@@ -16,12 +16,10 @@ use crate::frame::PageFlags;
 use crate::object::{Inserted, Object, PageLock};
 use crate::platform::Platform;
 use crate::published::object::LockedPage;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
 use crate::sync::{Pin, Unpinned};
-use crate::table::Format;
 
 /// A page that is locked for a write.
 struct Begun {
@@ -52,7 +50,7 @@ enum PageStep {
     Absent,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// Writes to one page.
     #[inline(never)]
     pub(super) fn write_one(

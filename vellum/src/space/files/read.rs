@@ -5,14 +5,13 @@ use super::buffers::Sinks;
 use super::parts::FilePart;
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::object::{Object, RUN_PAGES, run_length};
+use crate::object::{CachedPage, Inserted, Object, RUN_PAGES, run_length};
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
-use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
+use crate::space::path::swap_shared::Loading;
+use crate::space::state::common::PageCache;
+use crate::space::state::error::{FaultError, FileError};
 use crate::space::state::page::PageBytes;
 use crate::sync::{Pin, Unpinned};
-use crate::table::Format;
 
 /// A read under way: bytes `offset + done` on, `left` of them.
 #[derive(Clone, Copy)]
@@ -36,7 +35,7 @@ enum RunRead {
     Absent(u64),
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::read`](crate::space::File::read).
     pub(crate) fn read_at(
         &self,
@@ -88,7 +87,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             done: 0,
             left: len,
         };
-        while rest.left > 0 && offset < Self::MAX_SIZE {
+        while rest.left > 0 && offset < self.most_bytes() {
             let read = self.with_room(unpinned.reborrow(), |mut unpinned| {
                 #[cfg(feature = "published")]
                 if self.goes_by_page() {
@@ -240,5 +239,44 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let frame = self.get_page(unpinned.reborrow(), handle, index)?;
         self.memory.put(&self.pin_by(&unpinned), frame);
         Ok(())
+    }
+
+    /// A page of an object that is locked for nobody in particular and up to
+    /// date, with a reference. Sleeps and reads as needed.
+    pub(super) fn get_page(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        handle: u32,
+        index: u64,
+    ) -> Result<Pfn, FaultError> {
+        self.read_superpage_around(unpinned.reborrow(), handle, index)?;
+        loop {
+            let found = {
+                let pin = self.pin_by(&unpinned);
+                let payer = self.payer(&pin);
+                (self.objects).page(&self.memory, &pin, (handle, index), payer)?
+            };
+            match found {
+                CachedPage::Ready(frame) => return Ok(frame),
+                CachedPage::Made(frame) => {
+                    self.note_inserted(&self.pin_by(&unpinned), frame, Inserted::Cache);
+                    return Ok(frame);
+                }
+                CachedPage::Fill(lock) => self.fill_page(unpinned.reborrow(), lock)?,
+                CachedPage::Locked(frame) => self.wait_for_page(unpinned.reborrow(), frame),
+                CachedPage::Swapped(slot) => {
+                    let loading = {
+                        let pin = self.pin_by(&unpinned);
+                        self.load_shared(&pin, (handle, index), slot, self.payer(&pin))?
+                    };
+                    match loading {
+                        Loading::Here(frame) => return Ok(frame),
+                        Loading::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
+                        Loading::Read(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
+                        Loading::Again => {}
+                    }
+                }
+            }
+        }
     }
 }

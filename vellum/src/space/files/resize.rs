@@ -5,13 +5,11 @@ use core::ops::Range;
 use crate::ObjectId;
 use crate::object::Object;
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::sync::Unpinned;
-use crate::table::Format;
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::size`](crate::space::File::size).
     pub(crate) fn size(&self, id: ObjectId) -> Option<u64> {
         Some(self.objects.find(id)?.size())
@@ -20,7 +18,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`File::set_size`](crate::space::File::set_size).
     pub(crate) fn set_size(&self, id: ObjectId, size: u64) -> Result<(), FileError> {
         let unpinned = Unpinned::at_door();
-        if size > Self::MAX_SIZE {
+        if size > self.most_bytes() {
             return Err(FileError::TooLarge);
         }
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
@@ -70,7 +68,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             // Pages first: a private copy made meanwhile came from a
             // page that was still there, and is found afterwards.
             self.drop_pages(unpinned.reborrow(), handle, pages..u64::MAX);
-            self.zap_copies(handle, pages);
+            self.mappings.zap_copies(handle, pages);
         });
         self.clear_tail(unpinned.reborrow(), object, handle, size)?;
         self.discard(unpinned, object, handle, pages..u64::MAX)
@@ -80,7 +78,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(crate) fn punch_hole(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
         let unpinned = Unpinned::at_door();
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        let end = offset.saturating_add(len).min(Self::MAX_SIZE);
+        let end = offset.saturating_add(len).min(self.most_bytes());
         self.with_room(unpinned, |unpinned| {
             self.punch_hole_once(unpinned, object, id.handle, offset, end)
         })

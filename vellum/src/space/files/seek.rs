@@ -3,13 +3,11 @@
 use crate::ObjectId;
 use crate::object::{Object, ObjectKind};
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::sync::Unpinned;
-use crate::table::Format;
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::seek_data`](crate::space::File::seek_data).
     pub(crate) fn seek_data(&self, id: ObjectId, offset: u64) -> Result<u64, FileError> {
         let unpinned = Unpinned::at_door();

@@ -23,10 +23,8 @@
 
 use crate::object::{Object, ObjectId, ObjectKind, RUN_PAGES};
 use crate::platform::{GroupId, Platform};
-use crate::rmap::ReverseMap;
-use crate::space::state::manager::Vm;
+use crate::space::state::common::PageCache;
 use crate::sync::Unpinned;
-use crate::table::Format;
 
 /// The least limit of a file in pages for the sake of its device: shorter runs would make it
 /// slower than it is.
@@ -72,7 +70,7 @@ fn share(dirty: u64, limit: u64, made: u64) -> u64 {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// Whether those who write to an object are throttled.
     #[inline]
     pub(in crate::space) fn throttled(&self, object: &Object) -> Option<Throttled> {

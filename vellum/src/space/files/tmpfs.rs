@@ -3,11 +3,9 @@
 use crate::ObjectId;
 use crate::object::{MountId, MountStats};
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::sync::Unpinned;
-use crate::table::Format;
 
 /// What `fstat(2)` asks of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +22,7 @@ pub struct FileStats {
     pub dirty: u64,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`Vm::create_mount`](crate::Vm::create_mount).
     pub(crate) fn begin_mount(&self, limit: u64) -> Result<MountId, FileError> {
         let unpinned = Unpinned::at_door();

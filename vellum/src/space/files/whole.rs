@@ -8,14 +8,12 @@ use crate::ObjectId;
 use crate::addr::Pfn;
 use crate::object::{INDEX_END, Object, RUN_PAGES, run_length};
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
 use crate::sync::Unpinned;
-use crate::table::Format;
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::read`](crate::space::File::read).
     pub(crate) fn read_pages(
         &self,
@@ -86,7 +84,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let unpinned = Unpinned::at_door();
         self.objects.find(id).ok_or(FileError::NoObject)?;
         let end = first.saturating_add(pages);
-        if end > INDEX_END.min(self.pages_for(Self::MAX_SIZE)) {
+        if end > INDEX_END.min(self.pages_for(self.most_bytes())) {
             return Err(FileError::TooLarge);
         }
         let mut give = |at: usize, filling: &mut Filling<'_, P>| {

@@ -9,13 +9,11 @@ use crate::ObjectId;
 use crate::addr::Pfn;
 use crate::object::{Inserted, NewPages, NewRun, Object, RUN_PAGES, run_length};
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::space::state::page::PageBytes;
 use crate::space::state::shortage::Shortage;
 use crate::sync::{MaybePinned, Pin, Unpinned};
-use crate::table::Format;
 
 /// Bytes of an object that are to be written, and the place of the first in the write.
 pub(in crate::space) struct Rest {
@@ -48,7 +46,7 @@ impl Written {
     };
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::write`](crate::space::File::write).
     pub(crate) fn write_at(
         &self,

@@ -18,11 +18,9 @@ use crate::addr::Pfn;
 use crate::frame::PageFlags;
 use crate::object::{ObjectId, ObjectKind, PageLock, RUN_PAGES, run_length};
 use crate::platform::{IoError, Platform};
-use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::manager::Vm;
 use crate::sync::{Pin, Unpinned};
-use crate::table::Format;
 
 /// Pages looked at under one pin.
 const PAGES_A_PIN: usize = 64;
@@ -102,7 +100,7 @@ impl DirtyRun {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::sync_range`](crate::space::File::sync_range), which tells `open` of errors.
     pub(crate) fn sync_range(
         &self,
@@ -341,7 +339,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return Ended::Here;
             }
             *next = index + 1;
-            self.take_dirty_marks(&pin, lock.page());
+            self.mappings.take_dirty_marks(&pin, lock.page());
             let frame = self.memory.frame(lock.page()).page();
             let marked = frame.clear_if_set(PageFlags::DIRTY);
             let written = self

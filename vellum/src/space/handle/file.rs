@@ -83,7 +83,10 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// [`FileError::NoObject`].
     #[inline]
     pub fn size(self) -> Result<u64, FileError> {
-        self.vm.size(self.id).ok_or(FileError::NoObject)
+        self.vm
+            .page_cache()
+            .size(self.id)
+            .ok_or(FileError::NoObject)
     }
 
     /// Sets the length in bytes (`ftruncate`). Pages past the new end are dropped
@@ -103,7 +106,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// then, and the call can be made again.
     #[inline]
     pub fn set_size(self, size: u64) -> Result<(), FileError> {
-        self.vm.set_size(self.id, size)
+        self.vm.page_cache().set_size(self.id, size)
     }
 
     /// Makes a hole of `len` bytes at `offset` (`FALLOC_FL_PUNCH_HOLE`): whole pages in
@@ -116,7 +119,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// Of a file [`FileError::Io`], as there.
     #[inline]
     pub fn punch_hole(self, offset: u64, len: u64) -> Result<(), FileError> {
-        self.vm.punch_hole(self.id, offset, len)
+        self.vm.page_cache().punch_hole(self.id, offset, len)
     }
 
     /// The first byte at or after `offset` that may be other than zero (`SEEK_DATA`): one
@@ -127,7 +130,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// [`FileError::NoData`] if there is none, or `offset` is at the end or past it.
     #[inline]
     pub fn seek_data(self, offset: u64) -> Result<u64, FileError> {
-        self.vm.seek_data(self.id, offset)
+        self.vm.page_cache().seek_data(self.id, offset)
     }
 
     /// The first byte at or after `offset` from which on everything up to the next data
@@ -138,7 +141,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// [`FileError::NoData`] if `offset` is at the end or past it.
     #[inline]
     pub fn seek_hole(self, offset: u64) -> Result<u64, FileError> {
-        self.vm.seek_hole(self.id, offset)
+        self.vm.page_cache().seek_hole(self.id, offset)
     }
 
     /// Has the pages around `len` bytes of the file from byte `offset` on read from its
@@ -149,7 +152,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// [`FileError`]; the pages before the failing one have been read.
     #[inline]
     pub fn prefetch(self, offset: u64, len: u64) -> Result<(), FileError> {
-        self.vm.prefetch(self.id, offset, len)
+        self.vm.page_cache().prefetch(self.id, offset, len)
     }
 
     /// Writes every page that is newer than its backing store (`fsync`): pages marked dirty, and
@@ -172,7 +175,9 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// As [`File::sync`].
     #[inline]
     pub fn sync_range(self, offset: u64, len: u64) -> Result<u64, FileError> {
-        self.vm.sync_range(self.id, self.open, offset, len)
+        self.vm
+            .page_cache()
+            .sync_range(self.id, self.open, offset, len)
     }
 
     /// Writes up to about `pages` pages of the file that calls have written (not those that
@@ -186,7 +191,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// who has the file open is told by their next sync. [`FileError::NoObject`].
     #[inline]
     pub fn write_back(self, pages: u64) -> Result<u64, FileError> {
-        self.vm.write_back(self.id, pages)
+        self.vm.page_cache().write_back(self.id, pages)
     }
 
     /// Opens the file: one user more. Its next sync tells of errors of writing back from
@@ -196,7 +201,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// [`FileError::NoObject`].
     #[inline]
     pub fn open(self) -> Result<OpenFile, FileError> {
-        self.vm.open(self.id)
+        self.vm.page_cache().open(self.id)
     }
 
     /// Gives up the maker's use of the file, which ends with its last mapping and the last
@@ -207,7 +212,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// open keep it. [`FileError::Pinned`].
     #[inline]
     pub fn release(self) -> Result<(), FileError> {
-        self.vm.release_object(self.id)
+        self.vm.page_cache().release_object(self.id)
     }
 
     /// Says whether the pages of the file come in superpages from now on, or, with `None`, that
@@ -219,7 +224,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// [`FileError::NoObject`].
     #[inline]
     pub fn set_huge(self, huge: Option<bool>) -> Result<(), FileError> {
-        self.vm.set_huge(self.id, huge)
+        self.vm.page_cache().set_huge(self.id, huge)
     }
 
     /// Length and pages of the file.
@@ -228,7 +233,10 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     /// [`FileError::NoObject`].
     #[inline]
     pub fn stats(self) -> Result<FileStats, FileError> {
-        self.vm.object_stats(self.id).ok_or(FileError::NoObject)
+        self.vm
+            .page_cache()
+            .object_stats(self.id)
+            .ok_or(FileError::NoObject)
     }
 
     /// Looks up every cached page of the file among the `pages` from

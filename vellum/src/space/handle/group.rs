@@ -30,7 +30,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Group<'_, P, F, R> {
     /// [`GroupError::NoGroup`], [`GroupError::Off`].
     #[inline]
     pub fn set_limit(self, limit: u64) -> Result<u64, GroupError> {
-        self.vm.set_group_limit(self.id, limit)
+        self.vm.page_cache().set_group_limit(self.id, limit)
     }
 
     /// What there is of the group.
@@ -39,7 +39,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Group<'_, P, F, R> {
     /// [`GroupError::NoGroup`], also of the root; [`GroupError::Off`].
     #[inline]
     pub fn stats(self) -> Result<GroupStats, GroupError> {
-        self.vm.group_stats(self.id)
+        self.vm.page_cache().group_stats(self.id)
     }
 
     /// The space of the group whose end would free most ([`Vm::choose_victim`]).
@@ -56,6 +56,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Group<'_, P, F, R> {
     /// [`GroupError::InUse`], [`GroupError::NoGroup`], [`GroupError::Off`].
     #[inline]
     pub fn end(self) -> Result<(), GroupError> {
-        self.vm.end_group(self.id)
+        self.vm.page_cache().end_group(self.id)
     }
 }

@@ -6,6 +6,7 @@ use crate::object::MountId;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::files::create::FileRequest;
+use crate::space::files::open::OpenFile;
 use crate::space::life::group::GroupError;
 use crate::space::state::error::{FileError, MapError};
 use crate::space::state::manager::Vm;
@@ -35,7 +36,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`FileError::TooLarge`], [`FileError::NoMount`], [`FileError::OutOfMemory`].
     #[inline]
     pub fn create_file(&self, request: FileRequest) -> Result<File<'_, P, F, R>, FileError> {
-        Ok(self.file(self.begin_file(&request)?))
+        Ok(self.file(self.page_cache().begin_file(&request)?))
     }
 
     /// The file or shared memory with a name that was kept.
@@ -48,6 +49,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Closes what was opened. The object ends with its last user; a file's dirty pages
+    /// are written then.
+    ///
+    /// # Errors
+    /// The file, if another manager has opened it, which is to close it, or if the caller has
+    /// pinned its CPU.
+    #[inline]
+    pub fn close(&self, file: OpenFile) -> Result<(), OpenFile> {
+        self.page_cache().close(file)
+    }
+
     /// Makes a group that is charged for at most `limit` pages (`u64::MAX`: no limit). Spaces
     /// come to it by [`Space::set_group`](crate::space::Space::set_group).
     ///
@@ -55,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`GroupError::Off`], [`GroupError::TooMany`].
     #[inline]
     pub fn create_group(&self, limit: u64) -> Result<Group<'_, P, F, R>, GroupError> {
-        Ok(self.group(self.new_group(limit)?))
+        Ok(self.group(self.page_cache().new_group(limit)?))
     }
 
     /// The group with a name that was kept, or that of [`GroupId::ROOT`].
@@ -71,7 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`FileError::OutOfMemory`].
     #[inline]
     pub fn create_mount(&self, limit: u64) -> Result<Mount<'_, P, F, R>, FileError> {
-        Ok(self.mount(self.begin_mount(limit)?))
+        Ok(self.mount(self.page_cache().begin_mount(limit)?))
     }
 
     /// The mount with a name that was kept.

@@ -31,7 +31,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Mount<'_, P, F, R> {
     /// [`FileError::NoMount`].
     #[inline]
     pub fn set_limit(self, limit: u64) -> Result<(), FileError> {
-        self.vm.set_mount_limit(self.id, limit)
+        self.vm.page_cache().set_mount_limit(self.id, limit)
     }
 
     /// Limit and pages of the mount. The pages are exact when no call is under way on its
@@ -41,7 +41,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Mount<'_, P, F, R> {
     /// [`FileError::NoMount`].
     #[inline]
     pub fn stats(self) -> Result<MountStats, FileError> {
-        self.vm.mount_stats(self.id).ok_or(FileError::NoMount)
+        self.vm
+            .page_cache()
+            .mount_stats(self.id)
+            .ok_or(FileError::NoMount)
     }
 
     /// Whoever made the mount is done with it (`umount`): no file can be made in it any
@@ -51,6 +54,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Mount<'_, P, F, R> {
     /// [`FileError::NoMount`].
     #[inline]
     pub fn release(self) -> Result<(), FileError> {
-        self.vm.release_mount(self.id)
+        self.vm.page_cache().release_mount(self.id)
     }
 }

@@ -183,8 +183,8 @@ impl<P: Platform> Reads<P> for ReadRequest<Buffers<'_, '_>> {
     ) -> Result<usize, FileError> {
         let (offset, buffers) = (self.first, self.to.0);
         match file.open {
-            None => file.vm.read_at(file.id, offset, buffers),
-            Some(open) => file.vm.read_open(open, offset, buffers),
+            None => file.vm.page_cache().read_at(file.id, offset, buffers),
+            Some(open) => file.vm.page_cache().read_open(open, offset, buffers),
         }
     }
 }
@@ -199,8 +199,8 @@ impl<P: Platform, E: FnMut(usize, &FilePart<'_, P>) -> usize> Reads<P> for ReadR
     ) -> Result<usize, FileError> {
         let (offset, Parts { len, each }) = (self.first, self.to);
         match file.open {
-            None => file.vm.read_with(file.id, offset, len, each),
-            Some(open) => file.vm.read_open_with(open, offset, len, each),
+            None => file.vm.page_cache().read_with(file.id, offset, len, each),
+            Some(open) => file.vm.page_cache().read_open_with(open, offset, len, each),
         }
     }
 }
@@ -213,7 +213,9 @@ impl<P: Platform, E: FnMut(u64, &PageBytes<'_, P>)> Reads<P> for ReadRequest<Pag
         self,
         file: File<'_, P, F, R>,
     ) -> Result<u64, FileError> {
-        (file.vm).read_pages(file.id, self.first, self.to.pages, self.to.each)
+        (file.vm)
+            .page_cache()
+            .read_pages(file.id, self.first, self.to.pages, self.to.each)
     }
 }
 
@@ -225,7 +227,9 @@ impl<P: Platform> Writes<P> for WriteRequest<Bytes<'_, '_>> {
         self,
         file: File<'_, P, F, R>,
     ) -> Result<usize, FileError> {
-        file.vm.write_at(file.id, self.first, self.from.0)
+        file.vm
+            .page_cache()
+            .write_at(file.id, self.first, self.from.0)
     }
 }
 
@@ -237,7 +241,7 @@ impl<P: Platform> Writes<P> for WriteRequest<AtEnd<'_, '_>> {
         self,
         file: File<'_, P, F, R>,
     ) -> Result<(u64, usize), FileError> {
-        file.vm.append(file.id, self.from.0)
+        file.vm.page_cache().append(file.id, self.from.0)
     }
 }
 
@@ -250,7 +254,9 @@ impl<P: Platform, E: FnMut(usize, &mut Filling<'_, P>)> Writes<P> for WriteReque
         file: File<'_, P, F, R>,
     ) -> Result<usize, FileError> {
         let Parts { len, each } = self.from;
-        file.vm.write_with(file.id, self.first, len, each)
+        file.vm
+            .page_cache()
+            .write_with(file.id, self.first, len, each)
     }
 }
 
@@ -259,6 +265,8 @@ impl<P: Platform, E: FnMut(u64, &PageBytes<'_, P>)> Writes<P> for WriteRequest<P
 
     #[inline]
     fn write_to<F: Format, R: ReverseMap>(self, file: File<'_, P, F, R>) -> Result<u64, FileError> {
-        (file.vm).write_pages(file.id, self.first, self.from.pages, self.from.each)
+        (file.vm)
+            .page_cache()
+            .write_pages(file.id, self.first, self.from.pages, self.from.each)
     }
 }

@@ -12,7 +12,6 @@
 //! has gone to swap, was dropped or pinned by then, all stay as they are, and the next store to
 //! each gets its right back through a fault.
 
-use super::superpage::LEVEL;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{NoPage, Request, Site};
 use crate::object::Inserted;
@@ -21,6 +20,7 @@ use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
 use crate::space::state::closed::Closed;
 use crate::space::state::error::MapError;
+use crate::space::state::extras::LEVEL;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;

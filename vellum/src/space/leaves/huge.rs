@@ -21,16 +21,17 @@
 
 use core::ops::ControlFlow;
 
-use super::superpage::LEVEL;
 use super::zap::Zap;
 use crate::addr::{Access, Pfn};
-use crate::design::{FileHuge, HugePages};
+use crate::design::HugePages;
 use crate::frame::{Kind, MappingsCounted, OutOfMemory, PageFlags, Request, Site};
 use crate::object::{Inserted, NewPages, NewRun, Object, ObjectId, RUN_PAGES};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::locks::flush::Lost;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
+use crate::space::state::extras::LEVEL;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, Traits};
 use crate::space::state::spaces::Live;
@@ -93,15 +94,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Whether objects may have superpages.
-    #[inline]
-    pub(in crate::space) fn has_huge(&self) -> bool {
-        let wanted =
-            self.design.huge != HugePages::Never || self.design.file_huge != FileHuge::Never;
-        P::PARTS.superpages && wanted && Self::COULD_HAVE_SUPERPAGES
-    }
-
+impl<P: Platform> PageCache<'_, P> {
     /// [`File::set_huge`](crate::space::File::set_huge).
     pub(crate) fn set_huge(&self, id: ObjectId, huge: Option<bool>) -> Result<(), FileError> {
         let pin = self.pin();
@@ -127,13 +120,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The first index of the range around `index` that a superpage shows.
-    pub(super) fn huge_start(index: u64) -> u64 {
-        index & !(Self::SUPERPAGE - 1)
+    pub(super) fn huge_start(&self, index: u64) -> u64 {
+        index & !(self.superpage() - 1)
     }
 
     /// Whether the range from `first` on lies before the object's end.
-    pub(super) fn is_within(object: &Object, first: u64) -> bool {
-        first + Self::SUPERPAGE <= object.pages()
+    pub(super) fn is_within(&self, object: &Object, first: u64) -> bool {
+        first + self.superpage() <= object.pages()
     }
 
     /// Before a page at `index` is written that may be new: has the pages around it made of one
@@ -142,11 +135,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// one.
     pub(in crate::space) fn make_huge_around(&self, pin: &Pin<'_>, handle: u32, index: u64) {
         let object = self.objects.get(handle);
-        let (wanted, first) = (self.wanted_huge(object), Self::huge_start(index));
+        let (wanted, first) = (self.wanted_huge(object), self.huge_start(index));
         if wanted == InSuperpages::None || !self.is_vacant(pin, object, first) {
             return;
         }
-        if Self::is_within(object, first) {
+        if self.is_within(object, first) {
             self.make_huge(pin, handle, first);
         } else if wanted == InSuperpages::All {
             self.grow_huge(pin, handle, first);
@@ -166,7 +159,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Whether none of the pages of a superpage from `first` on is in memory or in swap.
     pub(super) fn is_vacant(&self, pin: &Pin<'_>, object: &Object, first: u64) -> bool {
-        let end = first + Self::SUPERPAGE;
+        let end = first + self.superpage();
         let page = self.objects.radix(pin, object).next(first);
         page.is_none_or(|(index, _)| index >= end)
             && (self.objects.next_slot(pin, object, first)).is_none_or(|index| index >= end)
@@ -202,7 +195,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) {
         let mut frames = [Pfn::NONE; RUN_PAGES];
         let mut goes_on = true;
-        for part in 0..(Self::SUPERPAGE / RUN_PAGES as u64) {
+        for part in 0..(self.superpage() / RUN_PAGES as u64) {
             let start = part * RUN_PAGES as u64;
             for (step, frame) in frames.iter_mut().enumerate() {
                 *frame = block.offset(start as u32 + step as u32);
@@ -230,17 +223,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object: &Object,
         request: Request,
     ) -> Option<Pfn> {
-        if !self.objects.charge_all(object, Self::SUPERPAGE) {
+        if !self.objects.charge_all(object, self.superpage()) {
             return None;
         }
-        let request = request.order(Self::ORDER);
+        let request = request.order(self.superpage_order);
         match self.memory.alloc_page(pin, request, self.payer(pin)) {
             Ok(block) => {
-                self.memory.split_block(block, Self::ORDER);
+                self.memory.split_block(block, self.superpage_order);
                 Some(block)
             }
             Err(_) => {
-                self.objects.uncharge(object, Self::SUPERPAGE);
+                self.objects.uncharge(object, self.superpage());
                 None
             }
         }
@@ -251,16 +244,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn huge_run(&self, pin: &Pin<'_>, object: &Object, first: u64) -> Option<Pfn> {
         let radix = self.objects.radix(pin, object);
         let head = radix.get(first)?;
-        if u64::from(head.0) & (Self::SUPERPAGE - 1) != 0 {
+        if u64::from(head.0) & (self.superpage() - 1) != 0 {
             return None;
         }
         let mut in_place = 0;
-        radix.each_in(first..first + Self::SUPERPAGE, |index, frame| {
+        radix.each_in(first..first + self.superpage(), |index, frame| {
             in_place += u64::from(frame == head.offset((index - first) as u32));
         });
-        (in_place == Self::SUPERPAGE).then_some(head)
+        (in_place == self.superpage()).then_some(head)
     }
+}
 
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Maps the superpage of an object around the fault's page, which no table covers yet. `None`
     /// if there cannot be one: single pages do then.
     #[cold]
@@ -269,28 +264,28 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = fault.view();
         let range = Self::range_around(fault.page);
         let is_whole = view.range.start <= range.start && range.end <= view.range.end;
-        let object = self.objects.get(view.object);
+        let (cache, object) = (self.page_cache(), self.objects.get(view.object));
         let is_wanted = match object.is_file() {
             true => self.may_map_file_superpage(fault, object),
-            false => view.is_shared() && self.wanted_huge(object) != InSuperpages::None,
+            false => view.is_shared() && cache.wanted_huge(object) != InSuperpages::None,
         };
         if !is_wanted || !is_whole {
             return None;
         }
         let index = view.index_of(range.start);
-        let first = Self::huge_start(index);
-        if first != index || !Self::is_within(object, first) {
+        let first = cache.huge_start(index);
+        if first != index || !cache.is_within(object, first) {
             return None;
         }
         if object.is_file() {
-            let begun = self.begin_to_read_superpage(fault.pin, view.object, first);
+            let begun = cache.begin_to_read_superpage(fault.pin, view.object, first);
             if let Some(head) = begun {
                 return Some(FaultStep::FillSuperpage(head));
             }
-        } else if self.is_vacant(fault.pin, object, first) {
-            self.make_huge(fault.pin, view.object, first);
+        } else if cache.is_vacant(fault.pin, object, first) {
+            cache.make_huge(fault.pin, view.object, first);
         }
-        let head = self.huge_run(fault.pin, object, first)?;
+        let head = cache.huge_run(fault.pin, object, first)?;
         // Without memory for a table or for reverse mapping, less may do.
         self.install_huge(fault, first, head).ok()?
     }
@@ -415,7 +410,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Clears every large leaf that maps a page of an object, to which the caller has a reference;
-    /// not those of locked ranges if what the page holds stays somewhere ([`Vm::unmap_page`]).
+    /// not those of locked ranges if what the page holds stays somewhere ([`Mappings::unmap_page`](crate::space::state::common::Mappings::unmap_page)).
     /// Returns whether there was one.
     #[cold]
     #[inline(never)]

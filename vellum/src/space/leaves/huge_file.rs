@@ -16,6 +16,7 @@ use crate::frame::{Request, Site};
 use crate::object::{NewPages, Object, ObjectKind, PageLock, RUN_PAGES};
 use crate::platform::{IoError, Platform};
 use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::steps::fault::Fault;
@@ -23,15 +24,6 @@ use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Whether the object is a file whose pages are read in superpages.
-    fn reads_superpages(&self, object: &Object) -> bool {
-        let wanted = match (object.huge(), self.design.file_huge) {
-            (_, FileHuge::Never) | (Some(false), _) | (None, FileHuge::Advise) => false,
-            (Some(true), _) | (None, FileHuge::Always) => true,
-        };
-        wanted && object.is_file()
-    }
-
     /// Whether the fault may be resolved by a superpage of its region's object, which is a
     /// file.
     pub(super) fn may_map_file_superpage(
@@ -42,7 +34,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = fault.view();
         fault.access != Access::Write
             && (view.is_shared() || !view.prot.can_write())
-            && self.reads_superpages(object)
+            && self.page_cache().reads_superpages(object)
+    }
+}
+
+impl<P: Platform> PageCache<'_, P> {
+    /// Whether the object is a file whose pages are read in superpages.
+    fn reads_superpages(&self, object: &Object) -> bool {
+        let wanted = match (object.huge(), self.design.file_huge) {
+            (_, FileHuge::Never) | (Some(false), _) | (None, FileHuge::Advise) => false,
+            (Some(true), _) | (None, FileHuge::Always) => true,
+        };
+        wanted && object.is_file()
     }
 
     /// Makes pages of a block of frames for the superpage around page `index` of an object, if it
@@ -56,9 +59,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         index: u64,
     ) -> Option<Pfn> {
         let object = self.objects.get(handle);
-        let first = Self::huge_start(index);
+        let first = self.huge_start(index);
         let reads = self.reads_superpages(object)
-            && Self::is_within(object, first)
+            && self.is_within(object, first)
             && self.is_vacant(pin, object, first);
         reads.then(|| self.lock_superpage(pin, handle, first))?
     }
@@ -76,7 +79,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             made += frames.len() as u32;
             frames.len() == RUN_PAGES
         });
-        if u64::from(made) == Self::SUPERPAGE {
+        if u64::from(made) == self.superpage() {
             return Some(block);
         }
         // Others made some of them meanwhile, or a node could not be had.
@@ -129,7 +132,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(());
         };
         let (mut failed, mut error) = (0, None::<IoError>);
-        for start in (0..Self::SUPERPAGE as u32).step_by(RUN_PAGES) {
+        for start in (0..self.superpage() as u32).step_by(RUN_PAGES) {
             let frames: [Pfn; RUN_PAGES] =
                 core::array::from_fn(|step| head.offset(start + step as u32));
             let index = first + u64::from(start);
@@ -145,7 +148,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             );
         }
         match error {
-            Some(error) if failed == Self::SUPERPAGE => Err(error.into()),
+            Some(error) if failed == self.superpage() => Err(error.into()),
             _ => Ok(()),
         }
     }

@@ -18,12 +18,12 @@
 
 use core::convert::Infallible;
 
-use super::superpage::LEVEL;
 use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::frame::{OutOfMemory, Owner};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Env, Place, ReverseMap, Run};
+use crate::space::state::extras::LEVEL;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Traits;

@@ -11,13 +11,13 @@
 //! unlinks it, ends the reservation; an allocation that would fail breaks it without asking,
 //! and then the table's name for the run leads nowhere.
 
-use super::superpage::LEVEL;
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::design::Superpages;
 use crate::frame::{MOST_RESERVED, NoPage, Owner, Request, Site};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::FaultError;
+use crate::space::state::extras::LEVEL;
 use crate::space::state::extras::TakenFrame;
 use crate::space::state::manager::Vm;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};

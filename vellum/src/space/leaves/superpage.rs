@@ -17,21 +17,19 @@
 
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::design::Superpages;
-use crate::frame::{Kind, MAX_ORDER, NoPage, OutOfMemory, Request, Site};
+use crate::frame::{Kind, NoPage, OutOfMemory, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{Env, Place, ReverseMap, Run, Verdict};
 use crate::space::state::account::Resident;
 use crate::space::state::error::FaultError;
+use crate::space::state::extras::{LEVEL, could_have_superpages};
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Region;
 use crate::space::state::spaces::Live;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, LockedTable, Marks, Users};
-
-/// Level of the leaves that superpages are mapped by.
-pub(super) const LEVEL: u32 = 2;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Log2 of the pages of a superpage.
@@ -42,12 +40,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Whether there may be superpages.
     #[inline]
     pub(super) fn has_superpages(&self) -> bool {
-        self.superpages() != Superpages::Off && Self::COULD_HAVE_SUPERPAGES
+        self.superpages() != Superpages::Off && could_have_superpages::<F>()
     }
-
-    /// Whether format and allocator allow for superpages.
-    pub(super) const COULD_HAVE_SUPERPAGES: bool =
-        Self::ORDER <= MAX_ORDER && F::MAX_LEAF_LEVEL >= LEVEL;
 
     /// Whether large leaves may be there, of private memory or of objects.
     #[inline]
@@ -356,11 +350,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         Ok(())
-    }
-
-    /// Whether the frame is one that a superpage may begin with.
-    pub(in crate::space) fn begins_superpage(page: Pfn) -> bool {
-        u64::from(page.0) & (Self::SUPERPAGE - 1) == 0
     }
 
     /// Demotes every superpage mapping of a private page, to which the caller has a reference,

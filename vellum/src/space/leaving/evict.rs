@@ -21,14 +21,11 @@ use crate::addr::Pfn;
 use crate::frame::{Kind, PageFlags, PrivateFlags};
 use crate::object::{Object, PageLock};
 use crate::platform::Platform;
-use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Rule, Taken, Used, Walked, judge};
-use crate::rmap::{ReverseMap, Verdict};
-use crate::space::leaves::contiguous::FoundRun;
-use crate::space::state::manager::Vm;
+use crate::reclaim::{Cooled, Evictor, Judgement, PageKind, Rule, Taken, Walked, judge};
+use crate::space::state::common::{Common, PageCache};
 use crate::space::state::page::FoundPage;
 use crate::swap::SwapOutError;
 use crate::sync::{Pin, Turn, Unpinned};
-use crate::table::Format;
 
 /// What a reference to a private page keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +42,7 @@ enum Attempt {
     Dirty(u32, u64),
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// The page of an object in a frame, with a reference, if there is one. What the record says
     /// may be of an earlier life, or become false: a page is one if its object has it.
     pub(in crate::space) fn find_cached(&self, pin: &Pin<'_>, page: Pfn) -> Option<FoundPage<'_>> {
@@ -63,66 +60,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             handle,
             index,
         })
-    }
-
-    /// How a page was used since the last time, which is forgotten, but for what the entry of a
-    /// superpage says of all pages but the first.
-    pub(in crate::space) fn take_marks(&self, pin: &Pin<'_>, page: Pfn) -> Used {
-        let frame = self.memory.frame(page);
-        let (mut entries, mut in_superpage, mut is_locked) = (0, false, false);
-        while frame.counts().maps() > 0 {
-            let env = self.env(pin);
-            let ages = self.reclaim().filter(|reclaim| reclaim.has_generations());
-            let mut is_large = false;
-            let mut run = None;
-            let visit = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
-                is_locked = self.is_locked(self.live_at(slot.space()), slot.page());
-                if is_locked {
-                    return Verdict::Stop;
-                }
-                if slot.is_large() {
-                    // Its mark is about 512 pages.
-                    is_large = true;
-                    if frame.kind() == Kind::Object || !Self::begins_superpage(page) {
-                        return Verdict::Keep;
-                    }
-                }
-                run = FoundRun::of(slot);
-                if run.is_some() {
-                    return Verdict::Stop;
-                }
-                if slot.take_accessed() {
-                    entries += 1;
-                    if let Some(reclaim) = ages {
-                        self.look_around(reclaim, slot);
-                    }
-                }
-                Verdict::Keep
-            });
-            self.count_lookups(pin, 1, &visit);
-            if is_locked {
-                break;
-            }
-            if is_large && frame.kind() != Kind::Object {
-                in_superpage = true;
-            } else if is_large {
-                // From here on each page is judged by itself; those of one that was used
-                // begin as pages that were.
-                self.clear_huge_of(pin, page, true);
-            }
-            let Some(run) = run else { break };
-            // The same of the pages of a contiguous run, of which this is the only entry.
-            self.end_found_run(pin, run);
-        }
-        let twice = frame.page().clear_if_set(PageFlags::ACTIVE);
-        let once = frame.page().clear_if_set(PageFlags::REFERENCED);
-        Used {
-            entries,
-            once,
-            twice,
-            is_large: in_superpage,
-            is_locked,
-        }
     }
 
     /// Has a page of a file leave, if nobody needs it.
@@ -173,7 +110,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if frame.counts().pins() > 0 {
             return Attempt::Done(Taken::Active);
         }
-        let used = self.take_marks(pin, page);
+        let used = self.mappings.take_marks(pin, page);
         match judge(used, true, rule) {
             Judgement::Activate => return Attempt::Done(Taken::Active),
             Judgement::Stay => {
@@ -188,7 +125,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some(held) = object.writers.try_lock(&(index..index + 1), pin) else {
             return Attempt::Done(Taken::Kept);
         };
-        self.unmap_page(pin, lock, true);
+        self.mappings.unmap_page(pin, lock, true);
         let attempt = if frame.counts().refs() != 2 {
             Attempt::Done(Taken::Kept)
         } else if self.is_dirty(pin, object, index, page) {
@@ -236,7 +173,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// The private page in a frame, with a reference, if an entry maps one. Of a superpage whose
     /// frames have one record, that is the first.
     fn find_private(&self, pin: &Pin<'_>, page: Pfn) -> Option<Reference> {
@@ -255,7 +192,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn put_private(&self, pin: &Pin<'_>, page: Pfn, held: Reference) {
         match held {
             Reference::Page => self.memory.put(pin, page),
-            Reference::Run => self.memory.put_run(pin, page, Self::ORDER),
+            Reference::Run => self.memory.put_run(pin, page, self.superpage_order),
         }
     }
 
@@ -283,9 +220,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             drop(pin);
             return Err(self.swap_out_shared(unpinned, page, 0, rule));
         };
-        let used = self.take_marks(&pin, page);
+        let used = self.mappings.take_marks(&pin, page);
         let stays = match judge(used, false, rule) {
-            Judgement::Leave if used.is_large && !Self::begins_superpage(page) => Some(Taken::Kept),
+            Judgement::Leave if used.is_large && !self.begins_superpage(page) => Some(Taken::Kept),
             Judgement::Leave => None,
             Judgement::Stay | Judgement::Activate => Some(Taken::Active),
         };
@@ -308,7 +245,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page: Pfn,
         held: Reference,
     ) -> Result<(), Taken> {
-        let is_demoted = self.demote_all_of(unpinned.reborrow(), page);
+        let is_demoted = self.mappings.demote_all_of(unpinned.reborrow(), page);
         let pin = self.pin_by(&unpinned);
         match held {
             Reference::Page if is_demoted => return Ok(()),
@@ -334,7 +271,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let frame = self.memory.frame(page);
         let taken = match self.find_private(&self.pin(), page) {
             None => return Taken::SwapBacked,
-            Some(Reference::Page) if self.drop_freed(page) => Taken::Freed,
+            Some(Reference::Page) if self.mappings.drop_freed(page) => Taken::Freed,
             Some(held) => {
                 frame.private().clear(PrivateFlags::LAZY_FREE);
                 self.put_private(&self.pin(), page, held);
@@ -377,7 +314,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
+impl<P: Platform> Evictor for PageCache<'_, P> {
     fn pin_by<'a>(&'a self, unpinned: &'a Unpinned<'_>) -> Pin<'a> {
         self.memory.pin_by(unpinned)
     }
@@ -398,7 +335,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         walk: (usize, u32),
         used: &mut dyn FnMut(Pfn),
     ) -> Walked {
-        self.walk_tables(unpinned, walk, used)
+        self.mappings.walk_tables(unpinned, walk, used)
     }
 
     fn is_unused(&self, page: Pfn) -> bool {
@@ -409,7 +346,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
     }
 
     fn can_swap(&self) -> bool {
-        Vm::can_swap(self)
+        Common::can_swap(self)
     }
 
     fn cool(&self, page: Pfn, kind: PageKind) -> Cooled {
@@ -421,7 +358,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Evictor for Vm<P, F, R> {
         if private.is_none() && self.find_cached(&pin, page).is_none() {
             return Cooled::Gone;
         }
-        let used = self.take_marks(&pin, page);
+        let used = self.mappings.take_marks(&pin, page);
         if private.is_none() && (used.once || used.entries > 0) {
             // It begins on the inactive list as a page that was used once.
             self.memory.frame(page).page().set(PageFlags::REFERENCED);

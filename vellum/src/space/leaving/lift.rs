@@ -19,11 +19,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Calls of the manager do this by themselves when low memory is lacking. It is here
     /// for embedders who need low memory for other things.
     pub fn relieve_low(&self, most: u32) -> u32 {
-        self.make_low_room(Unpinned::at_door(), most)
+        self.move_tables_up(Unpinned::at_door(), most)
     }
 
     /// [`Vm::relieve_low`] for a call that goes on.
-    pub(super) fn make_low_room(&self, unpinned: Unpinned<'_>, most: u32) -> u32 {
+    pub(super) fn move_tables_up(&self, unpinned: Unpinned<'_>, most: u32) -> u32 {
         if !uses_windows::<F>() || !self.memory.tables_make_room() {
             return 0;
         }

@@ -5,6 +5,7 @@ pub(super) mod advise;
 pub(super) mod age;
 pub(super) mod evict;
 pub(super) mod lift;
+mod mappings;
 pub(super) mod pressure;
 pub(super) mod room;
 pub(super) mod scan;

@@ -13,10 +13,11 @@ use crate::frame::Relief;
 use crate::platform::{GroupId, NodeId, Platform};
 use crate::reclaim::{ReclaimStats, Scope};
 use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::manager::Vm;
 use crate::space::state::shortage::{Lack, Lends, MakesRoom};
 use crate::sync::Unpinned;
-use crate::table::{Format, uses_windows};
+use crate::table::Format;
 
 /// Times that room is made in one way for one call at most; each time twice as much as the time
 /// before, as far as that can be said.
@@ -48,6 +49,19 @@ struct Effort {
 impl<P: Platform, F: Format, R: ReverseMap> MakesRoom for Vm<P, F, R> {
     fn make_room_for(
         &self,
+        unpinned: Unpinned<'_>,
+        lack: Option<Lack>,
+        held: Option<&dyn Lends>,
+        call: &mut dyn FnMut(Unpinned<'_>) -> Option<Lack>,
+    ) {
+        self.page_cache().make_room_for(unpinned, lack, held, call);
+    }
+}
+
+impl<P: Platform> PageCache<'_, P> {
+    /// [`MakesRoom::make_room_for`].
+    fn make_room_for(
+        &self,
         mut unpinned: Unpinned<'_>,
         mut lack: Option<Lack>,
         held: Option<&dyn Lends>,
@@ -76,7 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> MakesRoom for Vm<P, F, R> {
                     return true;
                 }
                 effort.rescues += 1;
-                effort.rescues <= MOST_TRIES && self.is_rescued(unpinned, lacking)
+                effort.rescues <= MOST_TRIES && self.mappings.is_rescued(unpinned, lacking)
             };
             let has_room = match held {
                 Some(held) => held.lend(unpinned.reborrow(), &mut make_room),
@@ -89,9 +103,7 @@ impl<P: Platform, F: Format, R: ReverseMap> MakesRoom for Vm<P, F, R> {
             lack = call(unpinned.reborrow());
         }
     }
-}
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// What helps a call on this CPU that found none of something.
     fn relief(&self) -> Relief {
         self.memory.take_refusal(&self.pin())
@@ -174,18 +186,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             effort.epochs = MOST_TRIES;
         }
-        if R::MAKES_ROOM && effort.nodes < MOST_TRIES {
+        if effort.nodes < MOST_TRIES {
             effort.nodes += 1;
-            if self.make_room_for_nodes() {
+            if self.mappings.make_room_for_nodes() {
                 return true;
             }
             effort.nodes = MOST_TRIES;
         }
-        if uses_windows::<F>() && effort.tables < MOST_TRIES && self.memory.take_low_missed() {
-            let most = self.memory.tables_to_move(&self.pin_by(&unpinned));
-            let most = most.saturating_mul(1 << effort.tables);
+        if effort.tables < MOST_TRIES {
             effort.tables += 1;
-            if self.make_low_room(unpinned.reborrow(), most) > 0 {
+            if self
+                .mappings
+                .make_low_room(unpinned.reborrow(), effort.tables - 1)
+            {
                 return true;
             }
             effort.tables = MOST_TRIES;
@@ -210,15 +223,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         freed
     }
 
-    /// Has pages leave memory until every zone of a node has as much free as its high watermark,
-    /// or no more can leave: for the embedder's task of the node, which sleeps until
-    /// [`Machine::wake_reclaim`](crate::platform::Machine::wake_reclaim). Returns how many have left; 0 with `reclaim=off`. The caller
-    /// is not pinned. May sleep while a store is written to.
-    pub fn reclaim_node(&self, node: NodeId) -> u64 {
+    /// Has up to about `want` pages leave that are charged to a group; false if none can.
+    pub(in crate::space) fn reclaim_group(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: GroupId,
+        want: u64,
+    ) -> bool {
         let Some(reclaim) = self.reclaim() else {
-            return 0;
+            return false;
         };
-        let Some(mut unpinned) = self.memory.unless_pinned() else {
+        let home = self.memory.home(&self.pin_by(&unpinned));
+        let scope = Scope::Group(id.place());
+        let freed = reclaim.shrink_all(unpinned, self, scope, usize::from(home.0), want);
+        reclaim.counts.direct.add(1);
+        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
+        freed.is_some()
+    }
+
+    /// [`Vm::reclaim_node`].
+    fn shrink_node(&self, mut unpinned: Unpinned<'_>, node: NodeId) -> u64 {
+        let Some(reclaim) = self.reclaim() else {
             return 0;
         };
         if usize::from(node.0) >= reclaim.lists.nodes() {
@@ -246,6 +271,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         reclaim.counts.background_reclaimed.add(freed);
         freed
     }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Has pages leave memory until every zone of a node has as much free as its high watermark,
+    /// or no more can leave: for the embedder's task of the node, which sleeps until
+    /// [`Machine::wake_reclaim`](crate::platform::Machine::wake_reclaim). Returns how many have left; 0 with `reclaim=off`. The caller
+    /// is not pinned. May sleep while a store is written to.
+    pub fn reclaim_node(&self, node: NodeId) -> u64 {
+        let unpinned = self.memory.unless_pinned();
+        unpinned.map_or(0, |unpinned| self.page_cache().shrink_node(unpinned, node))
+    }
 
     /// Has up to about `pages` pages leave memory, whether it is short or not, as calls do that
     /// run out of memory. Returns how many have left: 0 if none can, or with `reclaim=off`. The
@@ -253,7 +289,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub fn reclaim_pages(&self, pages: u64) -> u64 {
         match (pages, self.memory.unless_pinned()) {
             (1.., Some(unpinned)) => {
-                let freed = self.reclaim_in(unpinned, Scope::All, pages);
+                let freed = self.page_cache().reclaim_in(unpinned, Scope::All, pages);
                 freed.unwrap_or(0)
             }
             _ => 0,
@@ -273,23 +309,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(crate) fn reclaim_stats(&self) -> ReclaimStats {
         let reclaim = self.reclaim();
         reclaim.map_or(ReclaimStats::default(), |reclaim| reclaim.counts.get())
-    }
-
-    /// Has up to about `want` pages leave that are charged to a group; false if none can.
-    pub(in crate::space) fn reclaim_group(
-        &self,
-        unpinned: Unpinned<'_>,
-        id: GroupId,
-        want: u64,
-    ) -> bool {
-        let Some(reclaim) = self.reclaim() else {
-            return false;
-        };
-        let home = self.memory.home(&self.pin_by(&unpinned));
-        let scope = Scope::Group(id.place());
-        let freed = reclaim.shrink_all(unpinned, self, scope, usize::from(home.0), want);
-        reclaim.counts.direct.add(1);
-        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
-        freed.is_some()
     }
 }

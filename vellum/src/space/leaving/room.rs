@@ -23,12 +23,6 @@ struct Lost<'a> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Has reverse mapping make room; returns whether it did.
-    pub(super) fn make_room_for_nodes(&self) -> bool {
-        let pin = self.pin();
-        self.rmap.make_room(&self.env(&pin), self)
-    }
-
     /// Clears the entry at `page` of a space if it maps a page of an object that nobody
     /// has pinned, in no locked range. Its reference to the page goes to `lost`.
     fn clear_entry<'a>(&'a self, pin: &Pin<'_>, handle: u32, page: Vpn, lost: &mut Lost<'a>) {

@@ -12,7 +12,7 @@ use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::locks::lookup::Lookup;
 use crate::space::path::swap_shared::Loading;
-use crate::space::regions::unmap::EndsObjects;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
@@ -24,41 +24,7 @@ use crate::table::{Entry, Format};
 /// Rounds without any progress before it is given up.
 const PATIENCE: u32 = 1 << 16;
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Stops using the swap area on a store, and brings everything back that it holds
-    /// (`swapoff(2)`). It takes no page any more, unless [`Vm::swap_on`] adds it again. Not called
-    /// pinned; everything else goes on meanwhile.
-    ///
-    /// # Errors
-    /// [`SwapOffError`]; the area is used on. Pages that came back before stay in memory.
-    pub fn swap_off(&self, store: u64) -> Result<(), SwapOffError> {
-        let unpinned = Unpinned::at_door();
-        let swap = self.swap().ok_or(SwapOffError::NoArea)?;
-        let area = swap.begin_off(store).ok_or(SwapOffError::NoArea)?;
-        let emptied = self.empty_area(unpinned, swap, area);
-        swap.end_off(area, emptied.is_ok());
-        emptied
-    }
-
-    fn empty_area(
-        &self,
-        mut unpinned: Unpinned<'_>,
-        swap: &Swap,
-        area: usize,
-    ) -> Result<(), SwapOffError> {
-        let mut spins = 0;
-        while !swap.is_empty(area) {
-            let back = self.objects_back(unpinned.reborrow(), swap, area)?
-                + self.spaces_back(unpinned.reborrow(), swap, area)?;
-            spins = if back > 0 { 0 } else { spins + 1 };
-            if spins > PATIENCE {
-                return Err(SwapOffError::InUse);
-            }
-            self.memory.platform().relax(spins);
-        }
-        Ok(())
-    }
-
+impl<P: Platform> PageCache<'_, P> {
     /// Brings back the pages of objects. Returns how many there were.
     fn objects_back(
         &self,
@@ -144,6 +110,44 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Loading::Again => {}
             }
         }
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Stops using the swap area on a store, and brings everything back that it holds
+    /// (`swapoff(2)`). It takes no page any more, unless [`Vm::swap_on`] adds it again. Not called
+    /// pinned; everything else goes on meanwhile.
+    ///
+    /// # Errors
+    /// [`SwapOffError`]; the area is used on. Pages that came back before stay in memory.
+    pub fn swap_off(&self, store: u64) -> Result<(), SwapOffError> {
+        let unpinned = Unpinned::at_door();
+        let swap = self.swap().ok_or(SwapOffError::NoArea)?;
+        let area = swap.begin_off(store).ok_or(SwapOffError::NoArea)?;
+        let emptied = self.empty_area(unpinned, swap, area);
+        swap.end_off(area, emptied.is_ok());
+        emptied
+    }
+
+    fn empty_area(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        swap: &Swap,
+        area: usize,
+    ) -> Result<(), SwapOffError> {
+        let mut spins = 0;
+        while !swap.is_empty(area) {
+            let back = self
+                .page_cache()
+                .objects_back(unpinned.reborrow(), swap, area)?
+                + self.spaces_back(unpinned.reborrow(), swap, area)?;
+            spins = if back > 0 { 0 } else { spins + 1 };
+            if spins > PATIENCE {
+                return Err(SwapOffError::InUse);
+            }
+            self.memory.platform().relax(spins);
+        }
+        Ok(())
     }
 
     /// Brings back the pages of entries. Returns how many there were.

@@ -13,19 +13,13 @@ use crate::frame::{Kind, PrivateFlags};
 use crate::object::PageLock;
 use crate::platform::{Platform, SlotError};
 use crate::reclaim::Rule;
-use crate::rmap::{ReverseMap, Verdict};
-use crate::space::leaves::contiguous::FoundRun;
-use crate::space::locks::stale::{Stale, StaleEntry};
-use crate::space::state::account::Resident;
+use crate::rmap::ReverseMap;
+use crate::space::state::common::PageCache;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
 use crate::swap::{Swap, SwapArea, SwapAreaStats, SwapOnError, SwapOutError, SwapStats};
-use crate::sync::{Pin, Unpinned};
-use crate::table::{Format, Swapped};
-
-/// Times that the entries of a page are looked for. Another fork may have made some where
-/// the visit had been.
-const VISITS: u32 = 4;
+use crate::sync::Unpinned;
+use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Lets private pages be written to an area from now on. What the area holds is
@@ -39,13 +33,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         swap.add_area(area)
     }
 
-    /// Whether there is a free swap slot, and room for its page. It may be taken at once.
-    #[inline]
-    pub(crate) fn can_swap(&self) -> bool {
-        self.swap()
-            .is_some_and(|swap| swap.can_swap(self.memory.platform()))
-    }
-
     /// Counts of pages written and read, and sizes. All 0 without areas.
     pub fn swap_stats(&self) -> SwapStats {
         self.swap()
@@ -57,6 +44,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.swap().map_or_else(Vec::new, |swap| swap.area_stats())
     }
 
+    /// Writes the pages of a range to swap that are private or of shared memory, as far as that
+    /// goes: pages that are in use stay, and so do all when there is no slot, and pages of
+    /// superpages.
+    pub(super) fn page_out(&self, unpinned: Unpinned<'_>, id: SpaceId, range: PageRange) {
+        self.each_mapped(unpinned, id, range, |unpinned, page| {
+            match self.memory.frame(page).kind() {
+                Kind::Object => {
+                    let _ = self
+                        .page_cache()
+                        .swap_out_shared(unpinned, page, 1, Rule::Forced);
+                }
+                _ => {
+                    let _ = self.page_cache().swap_out_page(unpinned, page);
+                }
+            }
+        });
+    }
+}
+
+impl<P: Platform> PageCache<'_, P> {
     /// Unmaps a private page everywhere and writes it to swap. The caller has one reference to
     /// the frame and no lock. After `Ok`, that reference is the last, and the slot with
     /// this number has the page.
@@ -113,7 +120,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         // It comes back by an entry that has nothing to do with this one.
         frame.private().clear(PrivateFlags::LAZY_FREE);
-        let replaced = slot.and_then(|slot| match self.replace_entries(&pin, swap, page, slot) {
+        let replaced = slot.and_then(|slot| match self.mappings.swap_entries(&pin, page, slot) {
             0 => {
                 swap.end_out(&self.memory, &pin, slot, None);
                 Err(SwapOutError::InUse)
@@ -132,75 +139,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(error)
             }
         }
-    }
-
-    /// Makes entries of the page name the slot, and flushes. Returns how many; those that
-    /// are left map the page.
-    fn replace_entries(&self, pin: &Pin<'_>, swap: &Swap, page: Pfn, slot: u64) -> u32 {
-        let env = self.env(pin);
-        let frame = self.memory.frame(page);
-        let mut stale = Stale::new();
-        let (mut replaced, mut visits, mut is_refused) = (0, 0, false);
-        while frame.counts().maps() > 0 && visits < VISITS && !is_refused {
-            let mut is_full = false;
-            let mut run = None;
-            let report = self.rmap.visit::<P, F>(&env, self, page, &mut |entry| {
-                is_full = stale.is_full();
-                // Whoever pins the page through this entry has its table locked.
-                let counts = frame.counts();
-                let space = self.live_at(entry.space());
-                is_refused =
-                    entry.is_large() || counts.pins() > 0 || self.is_locked(space, entry.page());
-                run = FoundRun::of(entry);
-                let stops = is_full || is_refused || run.is_some();
-                if stops || !swap.add_entry(pin, slot) {
-                    return Verdict::Stop;
-                }
-                let taken = self.take_away(space);
-                entry.swap_out(Swapped {
-                    slot,
-                    // This entry's was the only mapping, and nobody can fork it meanwhile.
-                    exclusive: counts.maps() == 1 && replaced == 0,
-                });
-                replaced += 1;
-                stale.push(StaleEntry {
-                    space: entry.space(),
-                    page: entry.page(),
-                    emptied: None,
-                    taken,
-                });
-                self.count_resident(pin, space, Resident::Anonymous, u64::MAX);
-                self.count_resident(pin, space, Resident::Swap, 1);
-                Verdict::Unmapped
-            });
-            self.count_lookups(pin, 1, &report);
-            self.flush_stale(pin, &mut stale);
-            for _ in 0..report.unmapped {
-                self.memory.put(pin, page);
-            }
-            if let Some(run) = run {
-                self.end_found_run(pin, run);
-                continue;
-            }
-            visits += u32::from(!is_full);
-        }
-        self.rmap.wait_for_flushes(&env, page);
-        replaced
-    }
-
-    /// Writes the pages of a range to swap that are private or of shared memory, as far as that
-    /// goes: pages that are in use stay, and so do all when there is no slot, and pages of
-    /// superpages.
-    pub(super) fn page_out(&self, unpinned: Unpinned<'_>, id: SpaceId, range: PageRange) {
-        self.each_mapped(unpinned, id, range, |unpinned, page| {
-            match self.memory.frame(page).kind() {
-                Kind::Object => {
-                    let _ = self.swap_out_shared(unpinned, page, 1, Rule::Forced);
-                }
-                _ => {
-                    let _ = self.swap_out_page(unpinned, page);
-                }
-            }
-        });
     }
 }

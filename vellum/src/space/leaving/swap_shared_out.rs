@@ -4,12 +4,10 @@ use crate::addr::Pfn;
 use crate::object::{PageLock, SLOTS_END};
 use crate::platform::{Platform, SlotError};
 use crate::reclaim::{Judgement, Rule, Taken, judge};
-use crate::rmap::ReverseMap;
-use crate::space::state::manager::Vm;
+use crate::space::state::common::PageCache;
 use crate::space::state::page::FoundPage;
 use crate::swap::Swap;
 use crate::sync::{HeldRange, Pin, Unpinned};
-use crate::table::Format;
 
 /// A page that is being written.
 struct Leaving {
@@ -18,7 +16,7 @@ struct Leaving {
     held: HeldRange,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// Has a page of shared memory go to swap, if nobody needs it. The caller has `others`
     /// references to it and no lock.
     pub(super) fn swap_out_shared(
@@ -94,7 +92,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if frame.counts().pins() > 0 {
             return Err(Taken::Active);
         }
-        if judge(self.take_marks(pin, page), false, rule) != Judgement::Leave {
+        if judge(self.mappings.take_marks(pin, page), false, rule) != Judgement::Leave {
             return Err(Taken::Active);
         }
         let range = index..index + 1;
@@ -102,7 +100,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(Taken::Kept);
         };
         if let Some(slot) = swap.begin_store(&self.memory, pin, u64::from(SLOTS_END)) {
-            self.unmap_page(pin, lock, true);
+            self.mappings.unmap_page(pin, lock, true);
             // The cache's, ours, and those that the caller knows. Whoever else has one may
             // store to the page.
             if frame.counts().refs() == 2 + others {

@@ -16,10 +16,7 @@
 use crate::addr::{PageRange, Pfn};
 use crate::frame::{Frame, Kind, PrivateFlags};
 use crate::platform::Platform;
-use crate::rmap::{ReverseMap, Verdict};
-use crate::space::leaves::contiguous::FoundRun;
-use crate::space::locks::stale::{Stale, StaleEntry};
-use crate::space::state::account::Resident;
+use crate::rmap::ReverseMap;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::Live;
 use crate::sync::Pin;
@@ -110,50 +107,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn is_exclusive_use(frame: &Frame) -> bool {
         let counts = frame.counts();
         counts.maps() == 1 && counts.pins() == 0
-    }
-
-    /// Drops a private page that its owner has freed, if nobody has stored to it since. The caller
-    /// has a reference to the frame, no pin and no lock; it is the last one if the page is gone.
-    pub(in crate::space) fn drop_freed(&self, page: Pfn) -> bool {
-        let pin = self.pin();
-        let frame = self.memory.frame(page);
-        let env = self.env(&pin);
-        let mut stale = Stale::new();
-        let report = self.rmap.visit::<P, F>(&env, self, page, &mut |entry| {
-            // Whoever pins, forks or frees the page has the table locked.
-            let counts = frame.counts();
-            let is_ours = counts.maps() == 1 && counts.pins() == 0 && counts.refs() == 2;
-            let is_single = !entry.is_large() && FoundRun::of(entry).is_none();
-            if !is_ours || !is_single || !frame.private().has(PrivateFlags::LAZY_FREE) {
-                return Verdict::Stop;
-            }
-            let space = self.live_at(entry.space());
-            if self.is_locked(space, entry.page()) {
-                return Verdict::Stop;
-            }
-            let taken = self.take_away(space);
-            if !entry.clear_if_clean() {
-                return Verdict::Stop;
-            }
-            stale.push(StaleEntry {
-                space: entry.space(),
-                page: entry.page(),
-                emptied: entry.emptied(),
-                taken,
-            });
-            self.count_resident(&pin, space, Resident::Anonymous, u64::MAX);
-            Verdict::Unmapped
-        });
-        self.count_lookups(&pin, 1, &report);
-        self.flush_stale(&pin, &mut stale);
-        for _ in 0..report.unmapped {
-            self.memory.put(&pin, page);
-        }
-        self.rmap.wait_for_flushes(&env, page);
-        if report.unmapped == 0 {
-            return false;
-        }
-        self.note_removed(&pin, page);
-        true
     }
 }

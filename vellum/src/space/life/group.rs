@@ -5,6 +5,7 @@ use core::fmt;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::leaving::pressure::MOST_TRIES;
+use crate::space::state::common::PageCache;
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{SpaceId, SpaceRecord};
@@ -82,10 +83,7 @@ impl<R: ReverseMap> SpaceRecord<R> {
     }
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// Groups that there can be at once, beside the root.
-    pub const MAX_GROUPS: usize = GroupId::MOST - 1;
-
+impl<P: Platform> PageCache<'_, P> {
     /// [`Vm::create_group`](crate::Vm::create_group).
     pub(crate) fn new_group(&self, limit: u64) -> Result<GroupId, GroupError> {
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
@@ -132,6 +130,32 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// [`Group::stats`](crate::space::Group::stats).
+    pub(crate) fn group_stats(&self, id: GroupId) -> Result<GroupStats, GroupError> {
+        let groups = self.memory.groups().ok_or(GroupError::Off)?;
+        let usage = groups.usage(id).ok_or(GroupError::NoGroup)?;
+        let reclaim = self.reclaim().ok_or(GroupError::Off)?;
+        let counts = reclaim.group_counts(id.place());
+        Ok(GroupStats {
+            usage: usage.used,
+            stocked: usage.stocked,
+            peak: usage.peak,
+            limit: usage.limit,
+            dirty: self.memory.dirty().map_or(0, |dirty| dirty.of(id.place())),
+            spaces: usage.members,
+            scanned: counts.scanned.get(),
+            reclaimed: counts.reclaimed.get(),
+            refaults: counts.refaults.get(),
+            limit_hits: counts.limit_hits.get(),
+            failures: counts.failures.get(),
+        })
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// Groups that there can be at once, beside the root.
+    pub const MAX_GROUPS: usize = GroupId::MOST - 1;
+
     /// [`Space::set_group`](crate::space::Space::set_group).
     pub(crate) fn set_group(&self, space: SpaceId, id: GroupId) -> Result<(), GroupError> {
         self.move_space(Unpinned::at_door(), space, id)
@@ -163,27 +187,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(crate) fn group_of(&self, space: SpaceId) -> Option<GroupId> {
         let _pin = self.pin();
         Some(self.find_space(space)?.group())
-    }
-
-    /// [`Group::stats`](crate::space::Group::stats).
-    pub(crate) fn group_stats(&self, id: GroupId) -> Result<GroupStats, GroupError> {
-        let groups = self.memory.groups().ok_or(GroupError::Off)?;
-        let usage = groups.usage(id).ok_or(GroupError::NoGroup)?;
-        let reclaim = self.reclaim().ok_or(GroupError::Off)?;
-        let counts = reclaim.group_counts(id.place());
-        Ok(GroupStats {
-            usage: usage.used,
-            stocked: usage.stocked,
-            peak: usage.peak,
-            limit: usage.limit,
-            dirty: self.memory.dirty().map_or(0, |dirty| dirty.of(id.place())),
-            spaces: usage.members,
-            scanned: counts.scanned.get(),
-            reclaimed: counts.reclaimed.get(),
-            refaults: counts.refaults.get(),
-            limit_hits: counts.limit_hits.get(),
-            failures: counts.failures.get(),
-        })
     }
 
     /// A space begins in the group of another, whose lock is ours.

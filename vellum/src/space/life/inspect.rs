@@ -6,7 +6,7 @@ use crate::rmap::ReverseMap;
 use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Traits};
-use crate::space::state::spaces::Live;
+use crate::space::state::spaces::{Live, SpaceId};
 use crate::space::state::tract::Tract;
 use crate::sync::atomic::Ordering;
 use crate::table::Format;
@@ -23,6 +23,11 @@ impl<'a, R: ReverseMap> HoldsSpace<'a, R> for Audited<'a, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// The space a table belongs to, by handle, for reports.
+    pub(crate) fn space_named_by(&self, handle: u32) -> SpaceId {
+        self.live_at(handle).id()
+    }
+
     /// The root table of the space with this handle.
     pub(crate) fn root_of(&self, handle: u32) -> Pfn {
         self.live_at(handle).root()

@@ -2,16 +2,14 @@
 
 use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
-use crate::design::FileIo;
-use crate::frame::{MappingsCounted, OutOfMemory, PageFlags, Request, Site};
-use crate::object::{CachedPage, Inserted, Object, ObjectId, ObjectKind, PageLock};
+use crate::frame::{MappingsCounted, PageFlags, Request, Site};
+use crate::object::{CachedPage, Inserted};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
-use crate::space::state::shortage::Shortage;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
-use crate::sync::{Turn, Unpinned, bytes};
+use crate::sync::{Turn, bytes};
 use crate::table::{Format, LockedTable, Marks};
 
 /// Most pages that `faultaround` maps at once.
@@ -292,119 +290,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             fault.cpu.events.cow_copies.bump();
         }
         Ok(step)
-    }
-
-    /// Sleeps until a page may be unlocked, and drops the reference that came
-    /// with the step.
-    pub(in crate::space) fn wait_for_page(&self, mut unpinned: Unpinned<'_>, frame: Pfn) {
-        (self.objects.locks).wait(unpinned.reborrow(), &self.memory, frame);
-        self.memory.put(&self.pin_by(&unpinned), frame);
-    }
-
-    /// Sleeps until the page at `index` may be unlocked. False if there is none.
-    pub(in crate::space) fn wait_for_page_at(
-        &self,
-        unpinned: Unpinned<'_>,
-        object: &Object,
-        index: u64,
-    ) -> bool {
-        let found = {
-            let pin = self.pin_by(&unpinned);
-            self.objects.lookup(&self.memory, &pin, object, index)
-        };
-        if let Some(page) = found {
-            self.wait_for_page(unpinned, page);
-        }
-        found.is_some()
-    }
-
-    /// Reads a page from its backing store, unlocks it and drops the reference that came with
-    /// the step.
-    pub(super) fn fill_page(
-        &self,
-        mut unpinned: Unpinned<'_>,
-        lock: PageLock,
-    ) -> Result<(), FaultError> {
-        let frame = lock.page();
-        let record = self.memory.frame(frame);
-        let object = self.objects.get(record.owner());
-        let read = match object.kind() {
-            ObjectKind::File { store } => {
-                let read = |platform: &P| {
-                    // SAFETY: the page is locked and not up to date, so it is mapped
-                    // nowhere and nobody else reads or writes it (invariant 10).
-                    unsafe { platform.read_page(store, record.index(), frame) }
-                };
-                self.memory
-                    .unpinned_platform(unpinned.reborrow())
-                    .and_then(read)
-            }
-            ObjectKind::SharedMemory => Ok(()),
-        };
-        let pin = self.pin_by(&unpinned);
-        if let Err(error) = read {
-            self.objects.fill_failed(&self.memory, &pin, lock);
-            return Err(error.into());
-        }
-        self.page_is_read(&pin, object, lock);
-        Ok(())
-    }
-
-    /// A page of an object that is locked for nobody in particular and up to
-    /// date, with a reference. Sleeps and reads as needed.
-    pub(in crate::space) fn get_page(
-        &self,
-        mut unpinned: Unpinned<'_>,
-        handle: u32,
-        index: u64,
-    ) -> Result<Pfn, FaultError> {
-        self.read_superpage_around(unpinned.reborrow(), handle, index)?;
-        loop {
-            let found = {
-                let pin = self.pin_by(&unpinned);
-                let payer = self.payer(&pin);
-                (self.objects).page(&self.memory, &pin, (handle, index), payer)?
-            };
-            match found {
-                CachedPage::Ready(frame) => return Ok(frame),
-                CachedPage::Made(frame) => {
-                    self.note_inserted(&self.pin_by(&unpinned), frame, Inserted::Cache);
-                    return Ok(frame);
-                }
-                CachedPage::Fill(lock) => self.fill_page(unpinned.reborrow(), lock)?,
-                CachedPage::Locked(frame) => self.wait_for_page(unpinned.reborrow(), frame),
-                CachedPage::Swapped(slot) => {
-                    let loading = {
-                        let pin = self.pin_by(&unpinned);
-                        self.load_shared(&pin, (handle, index), slot, self.payer(&pin))?
-                    };
-                    match loading {
-                        Loading::Here(frame) => return Ok(frame),
-                        Loading::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
-                        Loading::Read(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
-                        Loading::Again => {}
-                    }
-                }
-            }
-        }
-    }
-
-    /// Makes an object of `size` bytes that is on no mount.
-    pub(in crate::space) fn create_object<E: Shortage + From<OutOfMemory>>(
-        &self,
-        unpinned: Unpinned<'_>,
-        kind: ObjectKind,
-        size: u64,
-    ) -> Result<ObjectId, E> {
-        self.with_room(unpinned, |unpinned| {
-            let pin = self.pin_by(&unpinned);
-            Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
-        })
-    }
-
-    /// Whether files are read and written page by page.
-    #[inline]
-    pub(in crate::space) fn goes_by_page(&self) -> bool {
-        P::PARTS.published && self.design.file_io == FileIo::Pages
     }
 }

@@ -13,6 +13,7 @@ use crate::object::{Inserted, PageLock};
 use crate::platform::{GroupId, IoError, Platform};
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
+use crate::space::state::common::Common;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
@@ -31,54 +32,7 @@ struct InSwapCache<'s> {
     copy: Option<Pfn>,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// A fault on the entry of a page that is in swap.
-    #[cold]
-    #[inline(never)]
-    pub(in crate::space) fn swap_in(
-        &self,
-        fault: &Fault<'_, P, F, R>,
-        entry: u64,
-    ) -> Result<FaultStep, FaultError> {
-        let Some(swap) = self.swap() else {
-            debug_assert!(false, "an entry names a slot, and there are none");
-            return Err(FaultError::Io);
-        };
-        let swapped = F::swapped(entry);
-        match swap.find(&self.memory, fault.pin, swapped.slot) {
-            InSwap::Nothing => {
-                // Whoever takes the page has the lock of the table until the entry maps it.
-                drop(fault.lock_found());
-                Ok(FaultStep::Again)
-            }
-            InSwap::Cached {
-                page,
-                is_busy: true,
-            } => Ok(FaultStep::Wait(page)),
-            InSwap::Cached { page, .. } => {
-                let mut cached = InSwapCache {
-                    swap,
-                    entry,
-                    slot: swapped.slot,
-                    page,
-                    copy: None,
-                };
-                let result = self.map_cached(fault, &mut cached);
-                for frame in [Some(page), cached.copy].into_iter().flatten() {
-                    self.memory.put(fault.pin, frame);
-                }
-                result
-            }
-            InSwap::Stored => {
-                let begun = {
-                    let wanted = (swapped.slot, true);
-                    self.begin_swap_in(fault.pin, swap, wanted, fault.space.group())?
-                };
-                Ok(begun.map_or(FaultStep::Again, FaultStep::SwapIn))
-            }
-        }
-    }
-
+impl<P: Platform> Common<P> {
     /// Puts a frame into the swap cache for the page of a slot to be read into, with a reference
     /// for the caller. `None` if somebody else was faster.
     pub(super) fn begin_swap_in(
@@ -199,6 +153,55 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             frames[row.start] = lock.page();
         }
         row
+    }
+}
+
+impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// A fault on the entry of a page that is in swap.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::space) fn swap_in(
+        &self,
+        fault: &Fault<'_, P, F, R>,
+        entry: u64,
+    ) -> Result<FaultStep, FaultError> {
+        let Some(swap) = self.swap() else {
+            debug_assert!(false, "an entry names a slot, and there are none");
+            return Err(FaultError::Io);
+        };
+        let swapped = F::swapped(entry);
+        match swap.find(&self.memory, fault.pin, swapped.slot) {
+            InSwap::Nothing => {
+                // Whoever takes the page has the lock of the table until the entry maps it.
+                drop(fault.lock_found());
+                Ok(FaultStep::Again)
+            }
+            InSwap::Cached {
+                page,
+                is_busy: true,
+            } => Ok(FaultStep::Wait(page)),
+            InSwap::Cached { page, .. } => {
+                let mut cached = InSwapCache {
+                    swap,
+                    entry,
+                    slot: swapped.slot,
+                    page,
+                    copy: None,
+                };
+                let result = self.map_cached(fault, &mut cached);
+                for frame in [Some(page), cached.copy].into_iter().flatten() {
+                    self.memory.put(fault.pin, frame);
+                }
+                result
+            }
+            InSwap::Stored => {
+                let begun = {
+                    let wanted = (swapped.slot, true);
+                    self.begin_swap_in(fault.pin, swap, wanted, fault.space.group())?
+                };
+                Ok(begun.map_or(FaultStep::Again, FaultStep::SwapIn))
+            }
+        }
     }
 
     /// Maps a page of the swap cache, or a copy, in the place of the entry.

@@ -14,11 +14,9 @@ use crate::addr::Pfn;
 use crate::frame::NoPage;
 use crate::object::{Inserted, PageLock};
 use crate::platform::{GroupId, Platform};
-use crate::rmap::ReverseMap;
-use crate::space::state::manager::Vm;
+use crate::space::state::common::Common;
 use crate::swap::{FromSwap, InSwap, Swap};
 use crate::sync::Pin;
-use crate::table::Format;
 
 /// How far a page is that has to come back.
 pub(in crate::space) enum Loading {
@@ -32,7 +30,7 @@ pub(in crate::space) enum Loading {
     Again,
 }
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> Common<P> {
     /// The next step of bringing back the page at `index` of an object, which was in a slot.
     #[cold]
     #[inline(never)]

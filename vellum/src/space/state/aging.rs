@@ -1,14 +1,12 @@
 //! What page aging is told: which pages come, are used, and go.
 
-use super::manager::Vm;
+use super::common::Common;
 use crate::addr::Pfn;
 use crate::object::{AgedPage, Aging, Inserted};
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
 use crate::sync::Pin;
-use crate::table::Format;
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> Common<P> {
     #[inline]
     pub(in crate::space) fn note_inserted(&self, pin: &Pin<'_>, frame: Pfn, kind: Inserted) {
         if let Some(aging) = &self.aging {

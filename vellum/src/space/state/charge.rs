@@ -1,25 +1,23 @@
 //! Which group (memory cgroup) is charged for a page.
 
-use super::manager::Vm;
-use super::spaces::SpaceId;
+use super::common::{Common, PageCache};
 use crate::addr::Pfn;
 use crate::platform::{GroupId, Platform};
-use crate::rmap::ReverseMap;
 use crate::sync::Pin;
-use crate::sync::atomic::Ordering;
-use crate::table::Format;
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> PageCache<'_, P> {
     /// Who is charged for what a call brings in that names no space: the group of the space
     /// that the CPU has loaded.
     #[inline]
     pub(in crate::space) fn payer(&self, pin: &Pin<'_>) -> GroupId {
         match self.memory.groups() {
-            Some(groups) if groups.are_in_use() => self.group_loaded(pin),
+            Some(groups) if groups.are_in_use() => self.mappings.group_loaded(pin),
             _ => GroupId::ROOT,
         }
     }
+}
 
+impl<P: Platform> Common<P> {
     /// The group that is charged for a frame.
     pub(in crate::space) fn group_of_frame(&self, _pin: &Pin<'_>, frame: Pfn) -> GroupId {
         let (first, _) = self.memory.view().span();
@@ -28,12 +26,5 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             groups.at(place)
         });
         found.unwrap_or(GroupId::ROOT)
-    }
-
-    #[cold]
-    fn group_loaded(&self, pin: &Pin<'_>) -> GroupId {
-        let loaded = self.cpus.get(pin).delta.space.load(Ordering::Relaxed);
-        let space = self.find_space(SpaceId::from_bits(loaded));
-        space.map_or(GroupId::ROOT, |space| space.group())
     }
 }

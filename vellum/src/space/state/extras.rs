@@ -2,7 +2,16 @@
 
 use crate::addr::Pfn;
 use crate::design::{Design, Folio, Superpages};
-use crate::frame::Owner;
+use crate::frame::{MAX_ORDER, Owner};
+use crate::table::Format;
+
+/// Level of the leaves that superpages are mapped by.
+pub(in crate::space) const LEVEL: u32 = 2;
+
+/// Whether format and allocator allow for superpages.
+pub(in crate::space) const fn could_have_superpages<F: Format>() -> bool {
+    F::INDEX_BITS <= MAX_ORDER && F::MAX_LEAF_LEVEL >= LEVEL
+}
 
 /// What a first store may get beside a frame for its page: one byte to test for designs
 /// that have nothing of it.

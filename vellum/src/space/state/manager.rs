@@ -5,15 +5,17 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
+use core::ops::Deref;
 
 use super::account::{Delta, Resident};
+use super::common::{Common, PageCache};
 use super::error::CreateError;
-use super::extras::Extras;
+use super::extras::{Extras, could_have_superpages};
 use super::region::Region;
 use super::spaces::{Live, Loaded, SpaceId, SpaceRecord};
 use super::tract::Tracts;
 use crate::addr::Pfn;
-use crate::design::{Design, HugePages, Superpages};
+use crate::design::{Design, FileHuge, HugePages, Superpages};
 use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory};
 use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Platform, SpaceTag};
@@ -22,7 +24,7 @@ use crate::rmap::{Env, ReverseMap, VisitReport};
 use crate::slab::{Arena, ArenaMaker, Handle};
 use crate::swap::Swap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Announcements, Counter, PerCpu, Pin, Unpinned, WaitTable};
+use crate::sync::{Announcements, Counter, PerCpu, Pin, WaitTable};
 use crate::table::{Format, SpaceLock, TablePages, Tables, source_of};
 use crate::tree::RangeNode;
 
@@ -92,28 +94,29 @@ pub(in crate::space) struct Events {
 /// A virtual-memory manager on platform `P`, with page tables of format `F`
 /// and the reverse-mapping design `R`.
 pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
-    pub(crate) memory: PhysicalMemory<P>,
-    pub(crate) design: Design,
+    pub(in crate::space) common: Common<P>,
     pub(crate) rmap: R,
     pub(crate) table_pages: Arc<dyn TablePages<P>>,
     pub(crate) spaces: Arena<SpaceRecord<R>>,
     pub(crate) regions: Arena<Region<R>>,
     pub(crate) region_nodes: Arena<RangeNode>,
     pub(crate) tracts: Box<Tracts>,
-    pub(crate) objects: Objects,
     pub(in crate::space) announcements: Announcements,
-    pub(in crate::space) cpus: PerCpu<VmCpu>,
-    pub(in crate::space) waits: WaitTable,
-    pub(in crate::space) aging: Option<Box<dyn Aging>>,
-    /// Nothing if the platform leaves swap out.
-    pub(crate) swap: Option<Box<Swap>>,
-    /// With `reclaim=on`; `aging` is the same then.
-    pub(crate) reclaim: Option<Arc<Reclaim>>,
     pub(crate) zero_page: Pfn,
     extras: Extras,
     /// Whether there are more CPUs than a [`CpuSet`] holds in one word.
     pub(in crate::space) has_many_cpus: bool,
     format: PhantomData<F>,
+}
+
+/// What calls on files and reclaim work on is found in a manager as its own.
+impl<P: Platform, F: Format, R: ReverseMap> Deref for Vm<P, F, R> {
+    type Target = Common<P>;
+
+    #[inline]
+    fn deref(&self) -> &Common<P> {
+        &self.common
+    }
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -186,6 +189,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // Before there are reservations, whose statistics can be had on a CPU only.
         let table_pages = source_of(&design, &mut memory);
         let reserves = design.superpages == Superpages::Reserve || design.huge != HugePages::Never;
+        let wants_huge = design.huge != HugePages::Never || design.file_huge != FileHuge::Never;
         if P::PARTS.superpages && reserves && F::INDEX_BITS <= MOST_RESERVED {
             memory.keep_reservations(F::INDEX_BITS);
         }
@@ -198,41 +202,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             regions: arenas.make(),
             region_nodes: arenas.make(),
             tracts: Tracts::new(&arenas),
-            objects,
             announcements: Announcements::new(cpus),
-            cpus: PerCpu::new(cpus, |_| VmCpu {
-                space_at: AtomicU64::new(no_space),
-                ..VmCpu::default()
-            }),
-            waits: WaitTable::with_queues(cpus),
-            aging,
-            swap: P::PARTS.swap.then(Swap::boxed),
-            reclaim,
             zero_page,
             extras: Extras::of(&design),
             has_many_cpus: cpus > CpuSet::SMALL,
             format: PhantomData,
-            memory,
-            design,
+            common: Common {
+                objects,
+                cpus: PerCpu::new(cpus, |_| VmCpu {
+                    space_at: AtomicU64::new(no_space),
+                    ..VmCpu::default()
+                }),
+                waits: WaitTable::with_queues(cpus),
+                aging,
+                swap: P::PARTS.swap.then(Swap::boxed),
+                reclaim,
+                superpage_order: F::INDEX_BITS,
+                has_huge: wants_huge && could_have_superpages::<F>(),
+                memory,
+                design,
+            },
         })
-    }
-
-    /// The swap areas, if there are any.
-    #[inline]
-    pub(crate) fn swap(&self) -> Option<&Swap> {
-        match P::PARTS.swap {
-            true => self.swap.as_deref().filter(|swap| swap.has_areas()),
-            false => None,
-        }
-    }
-
-    /// The lists of pages that may leave memory, with `reclaim=on`.
-    #[inline]
-    pub(crate) fn reclaim(&self) -> Option<&Reclaim> {
-        match P::PARTS.reclaim {
-            true => self.reclaim.as_deref(),
-            false => None,
-        }
     }
 
     /// What a first store may get beside a frame for its page.
@@ -258,9 +248,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// (`TwoLists`), which it replaces. It replaces the lists of `reclaim=on`, too, which
     /// becomes `off` by that.
     pub fn set_aging(&mut self, aging: Box<dyn Aging>) {
-        self.reclaim = None;
-        self.design.reclaim = false;
-        self.aging = Some(aging);
+        self.common.reclaim = None;
+        self.common.design.reclaim = false;
+        self.common.aging = Some(aging);
     }
 
     /// The design the manager was made with, with the reverse mapping and the format
@@ -290,12 +280,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.memory.pin()
     }
 
-    /// [`Vm::pin`] in a call that may sleep, and cannot as long as the pin lives.
-    #[inline]
-    pub(crate) fn pin_by<'a>(&'a self, unpinned: &'a Unpinned<'_>) -> Pin<'a> {
-        self.memory.pin_by(unpinned)
-    }
-
     #[inline]
     pub(in crate::space) fn env<'a>(&'a self, pin: &'a Pin<'_>) -> Env<'a, P> {
         Env {
@@ -304,10 +288,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Page cache and swap cache, with whom to ask who maps their pages.
     #[inline]
-    pub(in crate::space) fn events(&self, pin: &Pin<'_>) -> &Events {
-        // Events lie in per-CPU data that lives as long as the manager.
-        &self.cpus.of(pin.cpu()).events
+    pub(crate) fn page_cache(&self) -> PageCache<'_, P> {
+        PageCache {
+            common: &self.common,
+            mappings: self,
+        }
     }
 
     /// The space in a place of the arena, whoever it is now.

@@ -1,5 +1,6 @@
 //! Which pages a space can map.
 
+use super::common::Common;
 use super::error::MapError;
 use super::manager::Vm;
 use crate::addr::{PageRange, Vpn};
@@ -43,13 +44,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Most bytes of an object: what its tree of pages holds, and no more than a signed
     /// offset of 64 bits can name.
-    pub const MAX_SIZE: u64 = {
-        let pages = (i64::MAX as u64) >> F::FRAME_SHIFT;
-        match pages < INDEX_END {
-            true => i64::MAX as u64,
-            false => INDEX_END << F::FRAME_SHIFT,
-        }
-    };
+    pub const MAX_SIZE: u64 = most_bytes(F::FRAME_SHIFT);
+}
+
+/// [`Vm::MAX_SIZE`], for pages of this size.
+const fn most_bytes(frame_shift: u32) -> u64 {
+    let pages = (i64::MAX as u64) >> frame_shift;
+    match pages < INDEX_END {
+        true => i64::MAX as u64,
+        false => INDEX_END << frame_shift,
+    }
+}
+
+impl<P: Platform> Common<P> {
+    /// [`Vm::MAX_SIZE`].
+    pub(in crate::space) fn most_bytes(&self) -> u64 {
+        most_bytes(self.memory.frame_shift())
+    }
 
     /// The page of a byte.
     pub(in crate::space) fn page_of(&self, byte: u64) -> u64 {
@@ -63,10 +74,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Bytes in so many pages, as far as an object holds.
     pub(in crate::space) fn bytes_in(&self, pages: u64) -> u64 {
-        let most = Self::MAX_SIZE >> self.memory.frame_shift();
-        match pages > most {
-            true => Self::MAX_SIZE,
-            false => pages << self.memory.frame_shift(),
+        let (most, shift) = (self.most_bytes(), self.memory.frame_shift());
+        match pages > most >> shift {
+            true => most,
+            false => pages << shift,
         }
     }
 

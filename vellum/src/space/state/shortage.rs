@@ -1,6 +1,7 @@
 //! Which errors say that memory is lacking, and whose; and calls that are made again after there
 //! is room. How room is made is decided further up (`leaving/pressure.rs`).
 
+use super::common::PageCache;
 use super::error::{FaultError, FileError, MapError};
 use super::manager::Vm;
 use crate::platform::{GroupId, Platform};
@@ -65,9 +66,43 @@ pub(in crate::space) trait MakesRoom {
     );
 }
 
+/// Makes `call` again after room was made, since it failed with `error`.
+#[cold]
+#[inline(never)]
+fn with_room_made<T, E: Shortage>(
+    maker: &dyn MakesRoom,
+    unpinned: Unpinned<'_>,
+    error: E,
+    held: Option<&dyn Lends>,
+    mut call: impl FnMut(Unpinned<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let lack = error.lack();
+    let mut result = Err(error);
+    maker.make_room_for(unpinned, lack, held, &mut |unpinned| {
+        result = call(unpinned);
+        result.as_ref().err().and_then(E::lack)
+    });
+    result
+}
+
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Does `call`, and does it again after room was made if it ran out of memory. The caller
     /// holds no lock but ranges of objects; a call that fails leaves nothing behind.
+    #[inline(always)]
+    pub(in crate::space) fn with_room<T, E: Shortage>(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        mut call: impl FnMut(Unpinned<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match call(unpinned.reborrow()) {
+            Err(error) if error.is_shortage() => with_room_made(self, unpinned, error, None, call),
+            result => result,
+        }
+    }
+}
+
+impl<P: Platform> PageCache<'_, P> {
+    /// [`Vm::with_room`].
     #[inline(always)]
     pub(in crate::space) fn with_room<T, E: Shortage>(
         &self,
@@ -80,8 +115,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// [`Vm::with_room`] of a call that holds a range of an object and keeps it: while room is
-    /// made, reclaim may take pages there.
+    /// [`PageCache::with_room`] of a call that holds a range of an object and keeps it: while room
+    /// is made, reclaim may take pages there.
     #[inline(always)]
     pub(in crate::space) fn with_room_beside<T, E: Shortage>(
         &self,
@@ -97,22 +132,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// The rest of [`Vm::with_room_beside`] after a call that failed with `error`.
-    #[cold]
-    #[inline(never)]
+    /// The rest of [`PageCache::with_room_beside`] after a call that failed with `error`.
     pub(in crate::space) fn with_room_made<T, E: Shortage>(
         &self,
         unpinned: Unpinned<'_>,
         error: E,
         held: Option<&dyn Lends>,
-        mut call: impl FnMut(Unpinned<'_>) -> Result<T, E>,
+        call: impl FnMut(Unpinned<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let lack = error.lack();
-        let mut result = Err(error);
-        MakesRoom::make_room_for(self, unpinned, lack, held, &mut |unpinned| {
-            result = call(unpinned);
-            result.as_ref().err().and_then(E::lack)
-        });
-        result
+        with_room_made(self.mappings, unpinned, error, held, call)
     }
 }

@@ -2,15 +2,14 @@
 
 use crate::addr::Pfn;
 use crate::frame::PageFlags;
-use crate::object::{Inserted, Object, PageLock};
+use crate::object::{Inserted, Object, ObjectKind, PageLock};
 use crate::platform::{IoError, Platform};
-use crate::rmap::ReverseMap;
-use crate::space::state::manager::Vm;
+use crate::space::state::common::Common;
+use crate::space::state::error::FaultError;
 use crate::space::state::page::PageBytes;
 use crate::sync::{Pin, Unpinned};
-use crate::table::Format;
 
-impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+impl<P: Platform> Common<P> {
     /// Fills pages of a file in a row, the first at `first`, which are locked for us, with a
     /// reference to each, from its store, and unlocks them. Those that cannot be read leave
     /// the cache, and `failed` is told their indices.
@@ -58,5 +57,61 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.objects.filled(&self.memory, pin, lock);
         self.note_inserted(pin, frame, Inserted::Cache);
         self.memory.put(pin, frame);
+    }
+
+    /// Sleeps until a page may be unlocked, and drops the reference that came
+    /// with the step.
+    pub(in crate::space) fn wait_for_page(&self, mut unpinned: Unpinned<'_>, frame: Pfn) {
+        (self.objects.locks).wait(unpinned.reborrow(), &self.memory, frame);
+        self.memory.put(&self.pin_by(&unpinned), frame);
+    }
+
+    /// Sleeps until the page at `index` may be unlocked. False if there is none.
+    pub(in crate::space) fn wait_for_page_at(
+        &self,
+        unpinned: Unpinned<'_>,
+        object: &Object,
+        index: u64,
+    ) -> bool {
+        let found = {
+            let pin = self.pin_by(&unpinned);
+            self.objects.lookup(&self.memory, &pin, object, index)
+        };
+        if let Some(page) = found {
+            self.wait_for_page(unpinned, page);
+        }
+        found.is_some()
+    }
+
+    /// Reads a page from its backing store, unlocks it and drops the reference that came with
+    /// the step.
+    pub(in crate::space) fn fill_page(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        lock: PageLock,
+    ) -> Result<(), FaultError> {
+        let frame = lock.page();
+        let record = self.memory.frame(frame);
+        let object = self.objects.get(record.owner());
+        let read = match object.kind() {
+            ObjectKind::File { store } => {
+                let read = |platform: &P| {
+                    // SAFETY: the page is locked and not up to date, so it is mapped
+                    // nowhere and nobody else reads or writes it (invariant 10).
+                    unsafe { platform.read_page(store, record.index(), frame) }
+                };
+                self.memory
+                    .unpinned_platform(unpinned.reborrow())
+                    .and_then(read)
+            }
+            ObjectKind::SharedMemory => Ok(()),
+        };
+        let pin = self.pin_by(&unpinned);
+        if let Err(error) = read {
+            self.objects.fill_failed(&self.memory, &pin, lock);
+            return Err(error.into());
+        }
+        self.page_is_read(&pin, object, lock);
+        Ok(())
     }
 }

@@ -83,7 +83,11 @@ fn swapped_out<R: ReverseMap>(design: &str) {
     let collapsed = collapse_beside(&vm, space, move |vm| {
         let page = frame(vm, space, 3);
         vm.memory.frame(page).get();
-        assert!(vm.swap_out_page(Unpinned::at_door(), page).is_ok());
+        assert!(
+            vm.page_cache()
+                .swap_out_page(Unpinned::at_door(), page)
+                .is_ok()
+        );
         vm.memory.put(&vm.pin(), page);
     });
     assert_eq!(collapsed, 0, "{design}");
@@ -100,7 +104,7 @@ fn dropped<R: ReverseMap>(design: &str) {
             for page in gone.clone() {
                 let page = frame(vm, space, page);
                 vm.memory.frame(page).get();
-                assert!(vm.drop_freed(page));
+                assert!(vm.page_cache().mappings.drop_freed(page));
                 vm.memory.put(&vm.pin(), page);
             }
         });

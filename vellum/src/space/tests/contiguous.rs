@@ -186,7 +186,9 @@ fn a_run_of_which_something_changes_ends_and_its_pages_stay() {
             ("reclaiming", |vm, space| {
                 let (page, _) = vm.translate(space, Vpn(BASE + 7)).unwrap();
                 vm.memory.frame(page).get();
-                vm.swap_out_page(Unpinned::at_door(), page).unwrap();
+                vm.page_cache()
+                    .swap_out_page(Unpinned::at_door(), page)
+                    .unwrap();
                 vm.memory.put(&vm.pin(), page);
                 assert_eq!(vm.space_stats(space).unwrap().swapped, 1);
             }),
@@ -203,7 +205,7 @@ fn a_run_of_which_something_changes_ends_and_its_pages_stay() {
             }),
             ("judging", |vm, space| {
                 let (page, _) = vm.translate(space, Vpn(BASE + 1)).unwrap();
-                vm.take_marks(&vm.pin(), page);
+                vm.page_cache().mappings.take_marks(&vm.pin(), page);
             }),
         ];
         for (name, call) in calls {

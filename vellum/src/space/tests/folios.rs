@@ -144,7 +144,7 @@ fn what_is_no_private_memory_has_no_folios() {
     store(&vm, space, 67);
     assert_eq!(mapped(&vm, space), [3..4, 67..68]);
     assert_eq!(vm.stats().events.folio_maps, 0);
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     end(&vm, &[space]);
 }
 

@@ -63,7 +63,7 @@ fn check(vm: &TestVm, space: SpaceId, pages: core::ops::Range<u64>) {
 
 fn stats(vm: &TestVm, group: GroupId) -> GroupStats {
     vm.audit().unwrap();
-    vm.group_stats(group).unwrap()
+    vm.page_cache().group_stats(group).unwrap()
 }
 
 fn usage(vm: &TestVm, group: GroupId) -> u64 {
@@ -78,8 +78,8 @@ fn tries(vm: &TestVm, space: SpaceId, page: u64) -> Result<Resolved, FaultError>
 fn who_touches_a_page_first_is_charged_until_it_is_freed() {
     let vm = tight_vm(2000);
     let (one, other) = (
-        vm.new_group(u64::MAX).unwrap(),
-        vm.new_group(u64::MAX).unwrap(),
+        vm.page_cache().new_group(u64::MAX).unwrap(),
+        vm.page_cache().new_group(u64::MAX).unwrap(),
     );
     let parent = space_in(&vm, one);
     touch(&vm, parent, AT + 900, Access::Read);
@@ -111,8 +111,8 @@ fn who_touches_a_page_first_is_charged_until_it_is_freed() {
 fn pages_of_objects_are_charged_to_who_brings_them_in() {
     let vm = tight_vm(2000);
     let (one, other) = (
-        vm.new_group(u64::MAX).unwrap(),
-        vm.new_group(u64::MAX).unwrap(),
+        vm.page_cache().new_group(u64::MAX).unwrap(),
+        vm.page_cache().new_group(u64::MAX).unwrap(),
     );
     let file = vm.stored_pages(STORE, 100).unwrap();
     let (reader, mapper) = (space_in(&vm, one), space_in(&vm, other));
@@ -126,10 +126,16 @@ fn pages_of_objects_are_charged_to_who_brings_them_in() {
     assert_eq!(usage(&vm, other), 1);
     vm.load(reader).unwrap();
     let mut bytes = vec![0; 10 << 12];
-    assert_eq!(vm.read_at(file, 0, &mut [&mut bytes]), Ok(10 << 12));
+    assert_eq!(
+        vm.page_cache().read_at(file, 0, &mut [&mut bytes]),
+        Ok(10 << 12)
+    );
     let read = usage(&vm, one);
     assert!((9..40).contains(&read), "nine, and some ahead: {read}");
-    assert_eq!(vm.write_at(file, 90 << 12, &[&bytes]), Ok(10 << 12));
+    assert_eq!(
+        vm.page_cache().write_at(file, 90 << 12, &[&bytes]),
+        Ok(10 << 12)
+    );
     assert_eq!(usage(&vm, one), read + 10);
     touch(&vm, mapper, 9000 + 95, Access::Write);
     assert_eq!(usage(&vm, other), 1, "that was there");
@@ -143,9 +149,9 @@ fn pages_of_objects_are_charged_to_who_brings_them_in() {
     (0..10).for_each(|page| touch(&vm, mapper, 9500 + page, Access::Write));
     assert_eq!(usage(&vm, other), 11);
     vm.exit(mapper).unwrap();
-    vm.release_object(memory).unwrap();
+    vm.page_cache().release_object(memory).unwrap();
     assert_eq!(usage(&vm, other), 1, "the file keeps its page");
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     assert_eq!((usage(&vm, one), usage(&vm, other)), (0, 0));
     vm.exit(reader).unwrap();
 }
@@ -153,34 +159,51 @@ fn pages_of_objects_are_charged_to_who_brings_them_in() {
 #[test]
 fn frames_set_aside_for_a_file_that_grows_are_charged_when_they_become_pages() {
     let vm = vm_with::<ByRegions>("reclaim=on,groups=on,huge=always", 8192);
-    let group = vm.new_group(40).unwrap();
+    let group = vm.page_cache().new_group(40).unwrap();
     let (inside, outside) = (space_in(&vm, group), space_in(&vm, GroupId::ROOT));
     let file = vm.memory_pages(0).unwrap();
     let page = [7; 4096];
     vm.load(inside).unwrap();
     for index in 0..39 {
-        assert_eq!(vm.append(file, &[&page]), Ok((index << 12, 4096)));
+        assert_eq!(
+            vm.page_cache().append(file, &[&page]),
+            Ok((index << 12, 4096))
+        );
         assert_eq!(usage(&vm, group), index + 1);
     }
     assert_eq!(vm.stats().frames.reservations.populated, 39);
     let request = MapRequest::object(file, 0, 100, RW).shared();
     map(&vm, inside, 9000, request);
-    assert_eq!(vm.append(file, &[&page[..9]]), Ok((39 << 12, 9)));
+    assert_eq!(
+        vm.page_cache().append(file, &[&page[..9]]),
+        Ok((39 << 12, 9))
+    );
     assert_eq!(usage(&vm, group), 40);
     let refused = Err(FileError::GroupLimit(group));
-    assert_eq!(vm.append(file, &[&page, &page]), Ok((39 << 12 | 9, 4087)));
-    assert_eq!(vm.append(file, &[&page]), refused, "whole pages");
-    assert_eq!(vm.append(file, &[&page[..9]]), refused, "a part");
-    vm.set_size(file, 60 << 12).unwrap();
+    assert_eq!(
+        vm.page_cache().append(file, &[&page, &page]),
+        Ok((39 << 12 | 9, 4087))
+    );
+    assert_eq!(
+        vm.page_cache().append(file, &[&page]),
+        refused,
+        "whole pages"
+    );
+    assert_eq!(
+        vm.page_cache().append(file, &[&page[..9]]),
+        refused,
+        "a part"
+    );
+    vm.page_cache().set_size(file, 60 << 12).unwrap();
     let refused = Err(FaultError::GroupLimit(group));
     assert_eq!(vm.fault(inside, 9050 << 12, Access::Write), refused);
     assert_eq!(usage(&vm, group), 40);
     // The frames that were refused are still where they belong.
     vm.load(outside).unwrap();
-    assert_eq!(vm.write_at(file, 40 << 12, &[&page]), Ok(4096));
+    assert_eq!(vm.page_cache().write_at(file, 40 << 12, &[&page]), Ok(4096));
     assert_eq!(vm.stats().frames.reservations.populated, 41);
     assert_eq!(usage(&vm, group), 40);
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     vm.unmap(inside, Vpn(9000), 100).unwrap();
     assert_eq!(usage(&vm, group), 0);
 }
@@ -189,18 +212,21 @@ fn frames_set_aside_for_a_file_that_grows_are_charged_when_they_become_pages() {
 fn a_frame_that_goes_back_to_a_growing_file_is_charged_no_more() {
     for after in 0..3 {
         let vm = vm_with::<ByRegions>("reclaim=on,groups=on,huge=always", 8192);
-        let group = vm.new_group(u64::MAX).unwrap();
+        let group = vm.page_cache().new_group(u64::MAX).unwrap();
         vm.load(space_in(&vm, group)).unwrap();
         let file = vm.memory_pages(0).unwrap();
         let site = Site::RadixNode;
         vm.memory().inject(Some(FailAt { site, after }));
         let pages = [7; 9 << 12];
-        let written = vm.append(file, &[&pages]).map_or(0, |(_, bytes)| bytes);
+        let written = vm
+            .page_cache()
+            .append(file, &[&pages])
+            .map_or(0, |(_, bytes)| bytes);
         let made = written.div_ceil(4096) as u64;
         assert_eq!(usage(&vm, group), made, "{after}");
         vm.memory().inject(None);
-        vm.append(file, &[&pages]).unwrap();
-        vm.release_object(file).unwrap();
+        vm.page_cache().append(file, &[&pages]).unwrap();
+        vm.page_cache().release_object(file).unwrap();
         assert_eq!(usage(&vm, group), 0);
     }
 }
@@ -209,7 +235,7 @@ fn a_frame_that_goes_back_to_a_growing_file_is_charged_no_more() {
 fn a_group_at_its_limit_gives_its_own_pages_and_nobody_elses() {
     for aging in AGINGS {
         let vm = grouping_vm(aging, 2000);
-        let group = vm.new_group(60).unwrap();
+        let group = vm.page_cache().new_group(60).unwrap();
         let (inside, outside) = (space_in(&vm, group), space_in(&vm, GroupId::ROOT));
         fill(&vm, outside, 0..200);
         for _ in 0..2 {
@@ -233,16 +259,25 @@ fn a_group_at_its_limit_gives_its_own_pages_and_nobody_elses() {
 fn files_that_a_group_reads_stay_within_its_limit_with_what_is_read_ahead() {
     for aging in AGINGS {
         let vm = grouping_vm(aging, 2000);
-        let group = vm.new_group(40).unwrap();
+        let group = vm.page_cache().new_group(40).unwrap();
         let file = vm.stored_pages(STORE, 500).unwrap();
         vm.load(space_in(&vm, group)).unwrap();
         let mut byte = [0];
         for index in 0..500 {
-            vm.read_at(file, index << 12, &mut [&mut byte]).unwrap();
-            assert!(vm.group_stats(group).unwrap().usage <= 40, "{aging}");
+            vm.page_cache()
+                .read_at(file, index << 12, &mut [&mut byte])
+                .unwrap();
+            assert!(
+                vm.page_cache().group_stats(group).unwrap().usage <= 40,
+                "{aging}"
+            );
         }
         let bytes = vec![7; 100 << 12];
-        assert_eq!(vm.write_at(file, 0, &[&bytes]), Ok(100 << 12), "{aging}");
+        assert_eq!(
+            vm.page_cache().write_at(file, 0, &[&bytes]),
+            Ok(100 << 12),
+            "{aging}"
+        );
         let stats = stats(&vm, group);
         assert!(stats.peak <= 40 && stats.reclaimed > 500, "{stats:?}");
         assert!(stats.refaults <= stats.reclaimed, "{stats:?}");
@@ -252,7 +287,10 @@ fn files_that_a_group_reads_stay_within_its_limit_with_what_is_read_ahead() {
 #[test]
 fn what_comes_back_from_swap_is_charged_to_who_wants_it() {
     let vm = grouping_vm("lru", 2000);
-    let (one, other) = (vm.new_group(200).unwrap(), vm.new_group(30).unwrap());
+    let (one, other) = (
+        vm.page_cache().new_group(200).unwrap(),
+        vm.page_cache().new_group(30).unwrap(),
+    );
     let space = space_in(&vm, one);
     fill(&vm, space, 0..100);
     vm.advise(space, Vpn(AT), 100, Advice::PageOut).unwrap();
@@ -268,7 +306,7 @@ fn what_comes_back_from_swap_is_charged_to_who_wants_it() {
 #[test]
 fn what_is_read_ahead_from_swap_is_charged_to_who_wants_the_first() {
     let vm = grouping_vm("lru", 2000);
-    let group = vm.new_group(200).unwrap();
+    let group = vm.page_cache().new_group(200).unwrap();
     let space = space_in(&vm, group);
     fill(&vm, space, 0..64);
     vm.advise(space, Vpn(AT), 64, Advice::PageOut).unwrap();
@@ -282,7 +320,10 @@ fn what_is_read_ahead_from_swap_is_charged_to_who_wants_the_first() {
 #[test]
 fn what_a_group_cannot_have_is_refused_by_its_name_and_nothing_has_changed() {
     let vm = tight_vm(2000);
-    let (small, large) = (vm.new_group(20).unwrap(), vm.new_group(100).unwrap());
+    let (small, large) = (
+        vm.page_cache().new_group(20).unwrap(),
+        vm.page_cache().new_group(100).unwrap(),
+    );
     let (inside, beside) = (space_in(&vm, small), space_in(&vm, large));
     fill(&vm, inside, 0..20);
     let refused = Err(FaultError::GroupLimit(small));
@@ -296,9 +337,9 @@ fn what_a_group_cannot_have_is_refused_by_its_name_and_nothing_has_changed() {
     vm.exit(child).unwrap();
     vm.load(inside).unwrap();
     let memory = vm.memory_pages(0).unwrap();
-    let written = vm.write_at(memory, 0, &[&[1; 4096]]);
+    let written = vm.page_cache().write_at(memory, 0, &[&[1; 4096]]);
     assert_eq!(written, Err(FileError::GroupLimit(small)));
-    assert_eq!(vm.size(memory), Some(0));
+    assert_eq!(vm.page_cache().size(memory), Some(0));
     let failed = stats(&vm, small);
     assert_eq!((failed.usage, failed.failures), (20, 4));
     fill(&vm, beside, 0..100);
@@ -314,7 +355,7 @@ fn what_a_group_cannot_have_is_refused_by_its_name_and_nothing_has_changed() {
 #[test]
 fn only_spaces_of_the_group_are_named_when_it_can_have_no_more() {
     let vm = Arc::new(tight_vm(2000));
-    let group = vm.new_group(60).unwrap();
+    let group = vm.page_cache().new_group(60).unwrap();
     let (caller, mate) = (space_in(&vm, group), space_in(&vm, group));
     let outside = space_in(&vm, GroupId::ROOT);
     fill(&vm, outside, 0..500);
@@ -342,7 +383,7 @@ fn only_spaces_of_the_group_are_named_when_it_can_have_no_more() {
 #[test]
 fn a_full_group_has_room_as_soon_as_others_free_a_page() {
     let vm = Arc::new(grouping_vm("lru", 2000));
-    let group = vm.new_group(8).unwrap();
+    let group = vm.page_cache().new_group(8).unwrap();
     let (space, other) = (space_in(&vm, group), space_in(&vm, group));
     fill(&vm, space, 0..7);
     fill(&vm, other, 0..1);
@@ -367,19 +408,23 @@ fn a_full_group_has_room_as_soon_as_others_free_a_page() {
 fn a_limit_below_what_a_group_has_takes_the_rest_away() {
     for aging in AGINGS {
         let vm = grouping_vm(aging, 2000);
-        let group = vm.new_group(500).unwrap();
+        let group = vm.page_cache().new_group(500).unwrap();
         let space = space_in(&vm, group);
         fill(&vm, space, 0..300);
-        assert_eq!(vm.set_group_limit(group, 50), Ok(0), "{aging}");
+        assert_eq!(vm.page_cache().set_group_limit(group, 50), Ok(0), "{aging}");
         assert!(usage(&vm, group) <= 50, "{aging}");
         check(&vm, space, 0..300);
-        assert_eq!(vm.set_group_limit(group, u64::MAX), Ok(0));
+        assert_eq!(vm.page_cache().set_group_limit(group, u64::MAX), Ok(0));
         check(&vm, space, 0..300);
         assert_eq!(usage(&vm, group), 300, "{aging}");
         let mut frames = [Pfn::NONE; 10];
         vm.pin_pages(space, Vpn(AT), Access::Write, &mut frames)
             .unwrap();
-        assert_eq!(vm.set_group_limit(group, 4), Ok(6), "pinned pages stay");
+        assert_eq!(
+            vm.page_cache().set_group_limit(group, 4),
+            Ok(6),
+            "pinned pages stay"
+        );
         assert_eq!(usage(&vm, group), 10, "{aging}");
         assert_eq!(tries(&vm, space, 500), Err(FaultError::GroupLimit(group)));
         // SAFETY: pinned above.
@@ -393,30 +438,33 @@ fn a_limit_below_what_a_group_has_takes_the_rest_away() {
 fn what_a_group_has_is_the_roots_when_it_ends() {
     for aging in AGINGS {
         let vm = grouping_vm(aging, 1000);
-        let group = vm.new_group(300).unwrap();
+        let group = vm.page_cache().new_group(300).unwrap();
         let space = space_in(&vm, group);
         let file = vm.stored_pages(STORE, 50).unwrap();
         vm.load(space).unwrap();
         let bytes = vec![9; 50 << 12];
-        assert_eq!(vm.write_at(file, 0, &[&bytes]), Ok(50 << 12));
+        assert_eq!(vm.page_cache().write_at(file, 0, &[&bytes]), Ok(50 << 12));
         fill(&vm, space, 0..100);
-        assert_eq!(vm.end_group(group), Err(GroupError::InUse));
+        assert_eq!(vm.page_cache().end_group(group), Err(GroupError::InUse));
         vm.set_group(space, GroupId::ROOT).unwrap();
         assert_eq!(usage(&vm, group), 150, "{aging}");
-        vm.end_group(group).unwrap();
+        vm.page_cache().end_group(group).unwrap();
         vm.audit().unwrap();
-        for gone in [vm.end_group(group), vm.set_group(space, group)] {
+        for gone in [vm.page_cache().end_group(group), vm.set_group(space, group)] {
             assert_eq!(gone, Err(GroupError::NoGroup));
         }
-        assert_eq!(vm.group_stats(group), Err(GroupError::NoGroup));
-        assert_eq!(vm.set_group_limit(group, 9), Err(GroupError::NoGroup));
-        let next = vm.new_group(10).unwrap();
+        assert_eq!(vm.page_cache().group_stats(group), Err(GroupError::NoGroup));
+        assert_eq!(
+            vm.page_cache().set_group_limit(group, 9),
+            Err(GroupError::NoGroup)
+        );
+        let next = vm.page_cache().new_group(10).unwrap();
         assert_eq!(usage(&vm, next), 0, "in the same place");
         assert_eq!(vm.reclaim_pages(150), 150, "{aging}: the root's can leave");
         vm.audit().unwrap();
         check(&vm, space, 0..100);
         vm.exit(space).unwrap();
-        vm.end_group(next).unwrap();
+        vm.page_cache().end_group(next).unwrap();
         vm.audit().unwrap();
     }
 }
@@ -426,7 +474,7 @@ fn when_memory_is_short_groups_give_in_proportion() {
     for aging in AGINGS {
         let vm = grouping_vm(aging, 3000);
         let groups = [100, 400].map(|pages| {
-            let group = vm.new_group(u64::MAX).unwrap();
+            let group = vm.page_cache().new_group(u64::MAX).unwrap();
             fill(&vm, space_in(&vm, group), 0..pages);
             group
         });
@@ -445,7 +493,7 @@ fn when_memory_is_short_groups_give_in_proportion() {
 #[test]
 fn stocks_are_found_again_when_the_limit_is_reached() {
     let vm = tight_vm(4000);
-    let group = vm.new_group(1000).unwrap();
+    let group = vm.page_cache().new_group(1000).unwrap();
     let (one, other) = (space_in(&vm, group), space_in(&vm, group));
     fill(&vm, one, 0..500);
     let stocked = stats(&vm, group).stocked;
@@ -465,17 +513,23 @@ fn stocks_are_found_again_when_the_limit_is_reached() {
 fn there_are_as_many_groups_as_there_are_places() {
     let vm = tight_vm(1000);
     let groups: Vec<GroupId> = (0..Vm::<TestMachine, X86_64, ByRegions>::MAX_GROUPS)
-        .map(|_| vm.new_group(10).unwrap())
+        .map(|_| vm.page_cache().new_group(10).unwrap())
         .collect();
-    assert_eq!(vm.new_group(10), Err(GroupError::TooMany));
+    assert_eq!(vm.page_cache().new_group(10), Err(GroupError::TooMany));
     for &group in &groups {
         assert_eq!(GroupId::from_bits(group.to_bits()), group);
-        vm.end_group(group).unwrap();
+        vm.page_cache().end_group(group).unwrap();
     }
-    let again = vm.new_group(10).unwrap();
+    let again = vm.page_cache().new_group(10).unwrap();
     assert!(!groups.contains(&again));
-    assert_eq!(vm.end_group(groups[0]), Err(GroupError::NoGroup));
-    assert_eq!(vm.end_group(GroupId::ROOT), Err(GroupError::NoGroup));
+    assert_eq!(
+        vm.page_cache().end_group(groups[0]),
+        Err(GroupError::NoGroup)
+    );
+    assert_eq!(
+        vm.page_cache().end_group(GroupId::ROOT),
+        Err(GroupError::NoGroup)
+    );
     let gone = vm.begin_space().unwrap();
     vm.exit(gone).unwrap();
     assert_eq!(vm.set_group(gone, again), Err(GroupError::NoSpace));
@@ -485,7 +539,7 @@ fn there_are_as_many_groups_as_there_are_places() {
 #[test]
 fn a_manager_without_groups_says_so() {
     let vm = vm_with::<ByRegions>("reclaim=on", 300);
-    assert_eq!(vm.new_group(10), Err(GroupError::Off));
+    assert_eq!(vm.page_cache().new_group(10), Err(GroupError::Off));
     let space = vm.begin_space().unwrap();
     assert_eq!(vm.set_group(space, GroupId::ROOT), Err(GroupError::Off));
     assert_eq!(vm.group_of(space), Some(GroupId::ROOT));

@@ -59,13 +59,19 @@ impl<R: ReverseMap> World<R> {
 
     fn byte(&self, page: u64) -> u8 {
         let mut byte = [0];
-        let read = self.vm.read_at(self.object, page * PAGE, &mut [&mut byte]);
+        let read = self
+            .vm
+            .page_cache()
+            .read_at(self.object, page * PAGE, &mut [&mut byte]);
         assert_eq!(read, Ok(1));
         byte[0]
     }
 
     fn set_byte(&self, page: u64, byte: u8) {
-        let written = self.vm.write_at(self.object, page * PAGE, &[&[byte]]);
+        let written = self
+            .vm
+            .page_cache()
+            .write_at(self.object, page * PAGE, &[&[byte]]);
         assert_eq!(written, Ok(1));
     }
 
@@ -92,7 +98,7 @@ impl<R: ReverseMap> World<R> {
     fn end(self) {
         self.vm.audit().unwrap();
         self.vm.exit(self.space).unwrap();
-        self.vm.release_object(self.object).unwrap();
+        self.vm.page_cache().release_object(self.object).unwrap();
         let report = self.vm.audit().unwrap();
         assert_eq!(report.frames.of(Kind::Object), 0);
     }
@@ -193,7 +199,7 @@ fn objects_say_for_themselves_what_the_design_lets_them() {
     ] {
         let vm = vm_with::<Family>(&std::format!("huge={design}"), 8192);
         let object = vm.memory_pages(PAGES).unwrap();
-        vm.set_huge(object, told).unwrap();
+        vm.page_cache().set_huge(object, told).unwrap();
         assert!(!vm.objects.find(object).unwrap().is_file());
         let space = vm.begin_space().unwrap();
         let request = MapRequest::object(object, 0, PAGES, RW).shared();
@@ -202,7 +208,7 @@ fn objects_say_for_themselves_what_the_design_lets_them() {
         let resident = vm.space_stats(space).unwrap().rss.shared_memory;
         assert_eq!(resident == PAGES, expected, "huge={design}, told {told:?}");
         vm.audit().unwrap();
-        vm.release_object(object).unwrap();
+        vm.page_cache().release_object(object).unwrap();
     }
 }
 
@@ -305,9 +311,12 @@ fn single_pages_do_where_something_is_lacking() {
 fn a_mount_counts_the_pages_that_came_of_a_superpage_that_could_not_be() {
     for (limit, has_block) in [(PAGES - 1, true), (4 * PAGES, false)] {
         let vm = vm_with::<Family>("huge=always", 8192);
-        let mount = vm.begin_mount(limit).unwrap();
-        let object = vm.begin_file(&FileRequest::in_mount(mount)).unwrap();
-        vm.set_size(object, 2 * PAGES * PAGE).unwrap();
+        let mount = vm.page_cache().begin_mount(limit).unwrap();
+        let object = vm
+            .page_cache()
+            .begin_file(&FileRequest::in_mount(mount))
+            .unwrap();
+        vm.page_cache().set_size(object, 2 * PAGES * PAGE).unwrap();
         let space = vm.begin_space().unwrap();
         let request = MapRequest::object(object, 0, 2 * PAGES, RW).shared();
         map(&vm, space, BASE, request);
@@ -316,7 +325,11 @@ fn a_mount_counts_the_pages_that_came_of_a_superpage_that_could_not_be() {
         vm.memory().inject(plan);
         touch(&vm, space, BASE, Access::Write);
         vm.memory().inject(None);
-        assert_eq!(vm.mount_stats(mount).unwrap().used, 1, "limit {limit}");
+        assert_eq!(
+            vm.page_cache().mount_stats(mount).unwrap().used,
+            1,
+            "limit {limit}"
+        );
         assert_eq!(vm.stats().events.superpage_failures, 1);
         vm.audit().unwrap();
     }
@@ -327,9 +340,11 @@ fn an_object_has_no_page_past_its_end() {
     let vm = vm_with::<Family>("huge=within_size", 8192);
     let object = vm.memory_pages(PAGES + 9).unwrap();
     let cached = || vm.objects.find(object).unwrap().cached();
-    vm.write_at(object, (PAGES + 3) * PAGE, &[&[1]]).unwrap();
+    vm.page_cache()
+        .write_at(object, (PAGES + 3) * PAGE, &[&[1]])
+        .unwrap();
     assert_eq!(cached(), 1);
-    vm.write_at(object, 3 * PAGE, &[&[1]]).unwrap();
+    vm.page_cache().write_at(object, 3 * PAGE, &[&[1]]).unwrap();
     assert_eq!(cached(), 1 + PAGES);
     vm.audit().unwrap();
 }
@@ -339,7 +354,7 @@ fn an_object_has_no_page_past_its_end() {
 fn a_range_with_a_page_in_swap_and_none_in_memory_is_not_made_whole() {
     let world = world::<Family>("");
     let (vm, space) = (&world.vm, world.space);
-    vm.set_huge(world.object, Some(false)).unwrap();
+    vm.page_cache().set_huge(world.object, Some(false)).unwrap();
     world.set_byte(70, 6);
     touch(vm, space, BASE + 70, Access::Read);
     let advice = Advice::PageOut;
@@ -349,7 +364,7 @@ fn a_range_with_a_page_in_swap_and_none_in_memory_is_not_made_whole() {
         (object.cached(), object.swapped())
     };
     assert_eq!(counts(), (0, 1));
-    vm.set_huge(world.object, None).unwrap();
+    vm.page_cache().set_huge(world.object, None).unwrap();
     touch(vm, space, BASE + 300, Access::Write);
     assert_eq!(counts(), (1, 1));
     assert!(world.large().is_empty());
@@ -455,7 +470,7 @@ fn cuts<R: ReverseMap>(text: &str) {
     for page in [30, 31, 32] {
         world.set_byte(page, 5);
     }
-    vm.punch_hole(object, 31 * PAGE, PAGE).unwrap();
+    vm.page_cache().punch_hole(object, 31 * PAGE, PAGE).unwrap();
     assert_eq!(world.large(), [BASE + PAGES], "{text}");
     assert_eq!(vm.translate(other, Vpn(BASE + 4 * PAGES + 31)), None);
     vm.audit().unwrap();
@@ -465,7 +480,9 @@ fn cuts<R: ReverseMap>(text: &str) {
     touch(vm, space, BASE + 31, Access::Write);
     assert_eq!(world.large(), [BASE + PAGES]);
     // In the middle of the second.
-    vm.set_size(object, (PAGES + 50) << 12).unwrap();
+    vm.page_cache()
+        .set_size(object, (PAGES + 50) << 12)
+        .unwrap();
     assert!(world.large().is_empty());
     let past = vm.fault(space, (BASE + PAGES + 50) << 12, Access::Read);
     assert_eq!(past, Err(FaultError::PastEnd));

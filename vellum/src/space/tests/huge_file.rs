@@ -33,10 +33,13 @@ fn world<R: ReverseMap>(design: &str) -> World<R> {
     let file = vm.stored_pages(STORE, LENGTH).unwrap();
     for index in 0..LENGTH {
         let bytes = index.to_le_bytes();
-        assert_eq!(vm.write_at(file, index * PAGE, &[&bytes]), Ok(8));
+        assert_eq!(
+            vm.page_cache().write_at(file, index * PAGE, &[&bytes]),
+            Ok(8)
+        );
     }
     vm.file(file).sync().unwrap();
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     let file = vm.stored_pages(STORE, LENGTH).unwrap();
     let space = vm.begin_space().unwrap();
     World { vm, file, space }
@@ -79,7 +82,7 @@ impl<R: ReverseMap> World<R> {
     fn end(self) {
         self.vm.audit().unwrap();
         self.vm.exit(self.space).unwrap();
-        self.vm.release_object(self.file).unwrap();
+        self.vm.page_cache().release_object(self.file).unwrap();
         let report = self.vm.audit().unwrap();
         assert_eq!(report.frames.of(Kind::Object), 0);
     }
@@ -110,10 +113,17 @@ fn a_read_by_a_call_reads_a_range_whole() {
         let mut bytes = [0; 8];
         let (vm, file) = (&world.vm, world.file);
         match nth {
-            0 => vm.prefetch(file, 700 * PAGE, PAGE).unwrap(),
-            1 => _ = vm.read_at(file, 700 * PAGE, &mut [&mut bytes]).unwrap(),
+            0 => vm.page_cache().prefetch(file, 700 * PAGE, PAGE).unwrap(),
+            1 => {
+                _ = vm
+                    .page_cache()
+                    .read_at(file, 700 * PAGE, &mut [&mut bytes])
+                    .unwrap()
+            }
             _ => {
-                let read = vm.read_pages(file, 700, 1, |_, page| _ = page.read(0, &mut bytes));
+                let read = vm
+                    .page_cache()
+                    .read_pages(file, 700, 1, |_, page| _ = page.read(0, &mut bytes));
                 assert_eq!(read, Ok(1));
             }
         }
@@ -122,18 +132,27 @@ fn a_read_by_a_call_reads_a_range_whole() {
         world.end();
     }
     let world = world::<Family>("");
-    assert_eq!(world.vm.prefetch(world.file, 700 * PAGE, 1), Ok(()));
+    assert_eq!(
+        world.vm.page_cache().prefetch(world.file, 700 * PAGE, 1),
+        Ok(())
+    );
     // Not all of the last range lies before the end.
     let mut byte = [0];
     let last = (LENGTH - 5) * PAGE;
-    assert_eq!(world.vm.read_at(world.file, last, &mut [&mut byte]), Ok(1));
+    assert_eq!(
+        world
+            .vm
+            .page_cache()
+            .read_at(world.file, last, &mut [&mut byte]),
+        Ok(1)
+    );
     assert_eq!(world.cached(), PAGES + 1);
     world.map(BASE, Prot::READ, false);
     world.shows(world.space, BASE, &[PAGES]);
     assert_eq!(world.large(world.space), [BASE + PAGES]);
     // A range of which a page is there already stays one of single pages.
     for (told, page) in [(Some(false), 3), (None, 4)] {
-        world.vm.set_huge(world.file, told).unwrap();
+        world.vm.page_cache().set_huge(world.file, told).unwrap();
         world.shows(world.space, BASE, &[page]);
     }
     assert_eq!(world.large(world.space), [BASE + PAGES]);
@@ -152,7 +171,7 @@ fn files_say_for_themselves_what_the_design_lets_them() {
     ] {
         let vm = vm_with::<Family>(design, 8192);
         let file = vm.stored_pages(STORE, PAGES).unwrap();
-        vm.set_huge(file, told).unwrap();
+        vm.page_cache().set_huge(file, told).unwrap();
         let space = vm.begin_space().unwrap();
         let request = MapRequest::object(file, 0, PAGES, Prot::READ);
         map(&vm, space, BASE, request);
@@ -176,15 +195,15 @@ fn what_an_object_was_told_is_not_for_one_that_takes_its_place() {
     let make = || vm.stored_pages(STORE, PAGES).unwrap();
     let read = |file| {
         let mut byte = [0];
-        assert_eq!(vm.read_at(file, 0, &mut [&mut byte]), Ok(1));
+        assert_eq!(vm.page_cache().read_at(file, 0, &mut [&mut byte]), Ok(1));
         vm.objects.find(file).unwrap().cached()
     };
     let first = make();
     let mut next = first;
     for _ in 0..10_000 {
-        vm.set_huge(next, Some(false)).unwrap();
+        vm.page_cache().set_huge(next, Some(false)).unwrap();
         assert!(read(next) < PAGES);
-        vm.release_object(next).unwrap();
+        vm.page_cache().release_object(next).unwrap();
         vm.relieve();
         next = make();
         if next.handle == first.handle {
@@ -193,7 +212,7 @@ fn what_an_object_was_told_is_not_for_one_that_takes_its_place() {
     }
     assert_eq!(next.handle, first.handle, "no place was used again");
     assert_eq!(read(next), PAGES);
-    vm.release_object(next).unwrap();
+    vm.page_cache().release_object(next).unwrap();
     vm.audit().unwrap();
 }
 
@@ -267,7 +286,9 @@ fn pages_that_the_store_does_not_give_are_asked_for_by_themselves() {
         assert_eq!(load(PAGES + 1), Err(FaultError::Io));
     }
     let mut byte = [0];
-    let read = (world.vm).read_at(world.file, PAGES * PAGE, &mut [&mut byte]);
+    let read = (world.vm)
+        .page_cache()
+        .read_at(world.file, PAGES * PAGE, &mut [&mut byte]);
     assert_eq!(read, Err(FileError::Io));
     world
         .vm
@@ -314,7 +335,9 @@ fn cuts<R: ReverseMap>(text: &str) {
         world.shows(space, at, &[1, PAGES + 1]);
     }
     assert_eq!(world.large(space).len(), 4, "{text}");
-    vm.set_size(world.file, (PAGES + 100) * PAGE).unwrap();
+    vm.page_cache()
+        .set_size(world.file, (PAGES + 100) * PAGE)
+        .unwrap();
     assert_eq!(world.large(space), [BASE, BASE + 4 * PAGES], "{text}");
     let past = vm.fault(space, (BASE + PAGES + 100) << 12, Access::Read);
     assert_eq!(past, Err(FaultError::PastEnd), "{text}");

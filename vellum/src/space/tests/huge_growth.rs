@@ -21,12 +21,19 @@ fn byte_of(page: u64) -> u8 {
 
 fn append(vm: &TestVm<Family>, file: ObjectId, page: u64) {
     let bytes = [byte_of(page); PAGE as usize];
-    assert_eq!(vm.append(file, &[&bytes]), Ok((page * PAGE, PAGE as usize)));
+    assert_eq!(
+        vm.page_cache().append(file, &[&bytes]),
+        Ok((page * PAGE, PAGE as usize))
+    );
 }
 
 fn byte(vm: &TestVm<Family>, file: ObjectId, page: u64) -> u8 {
     let mut byte = [0];
-    assert_eq!(vm.read_at(file, page * PAGE + 9, &mut [&mut byte]), Ok(1));
+    assert_eq!(
+        vm.page_cache()
+            .read_at(file, page * PAGE + 9, &mut [&mut byte]),
+        Ok(1)
+    );
     byte[0]
 }
 
@@ -58,15 +65,18 @@ fn a_file_that_grows_page_by_page_has_superpages() {
         ("huge=never", 0, 0),
     ] {
         let vm = vm_of(design);
-        let mount = vm.begin_mount(u64::MAX).unwrap();
-        let file = vm.begin_file(&FileRequest::in_mount(mount)).unwrap();
+        let mount = vm.page_cache().begin_mount(u64::MAX).unwrap();
+        let file = vm
+            .page_cache()
+            .begin_file(&FileRequest::in_mount(mount))
+            .unwrap();
         for page in 0..2 * PAGES + 9 {
             append(&vm, file, page);
             if page % 300 == 0 {
                 vm.audit().unwrap();
             }
             // What is set aside counts against no limit.
-            assert_eq!(vm.mount_stats(mount).unwrap().used, page + 1);
+            assert_eq!(vm.page_cache().mount_stats(mount).unwrap().used, page + 1);
         }
         assert_eq!(vm.stats().events.reservations, runs, "{design}");
         assert_eq!(superpages(&vm, file), expected, "{design}");
@@ -74,7 +84,7 @@ fn a_file_that_grows_page_by_page_has_superpages() {
             assert_eq!(byte(&vm, file, page), byte_of(page));
         }
         assert_eq!(unused(&vm) > 0, runs > 0);
-        vm.release_object(file).unwrap();
+        vm.page_cache().release_object(file).unwrap();
         assert_eq!(unused(&vm), 0, "{design}");
         vm.audit().unwrap();
     }
@@ -86,7 +96,10 @@ fn a_length_that_was_given_first_is_enough_within_the_size() {
     let file = vm.memory_pages(2 * PAGES).unwrap();
     for page in [3, PAGES + 3] {
         let bytes = [7; 10];
-        assert_eq!(vm.write_at(file, page * PAGE, &[&bytes]), Ok(10));
+        assert_eq!(
+            vm.page_cache().write_at(file, page * PAGE, &[&bytes]),
+            Ok(10)
+        );
     }
     assert_eq!(superpages(&vm, file), 2);
     assert_eq!(vm.stats().events.reservations, 0);
@@ -102,7 +115,7 @@ fn objects_say_whether_they_have_superpages_as_they_grow() {
     ] {
         let vm = vm_of(design);
         let file = vm.memory_pages(0).unwrap();
-        vm.set_huge(file, told).unwrap();
+        vm.page_cache().set_huge(file, told).unwrap();
         (0..PAGES).for_each(|page| append(&vm, file, page));
         assert_eq!(superpages(&vm, file), expected, "{design}, told {told:?}");
     }
@@ -114,7 +127,9 @@ fn pages_take_their_places_in_any_order_and_whoever_makes_them() {
     let file = vm.memory_pages(0).unwrap();
     // The end is in the middle of the range, with holes below it.
     for page in [300, 20, 299, 301] {
-        let written = vm.write_at(file, page * PAGE, &[&[byte_of(page); PAGE as usize]]);
+        let written =
+            vm.page_cache()
+                .write_at(file, page * PAGE, &[&[byte_of(page); PAGE as usize]]);
         assert_eq!(written, Ok(PAGE as usize));
     }
     let space = vm.begin_space().unwrap();
@@ -125,9 +140,9 @@ fn pages_take_their_places_in_any_order_and_whoever_makes_them() {
     }
     vm.exit(space).unwrap();
     vm.audit().unwrap();
-    vm.set_size(file, PAGES * PAGE).unwrap();
+    vm.page_cache().set_size(file, PAGES * PAGE).unwrap();
     for page in (200..299).chain(302..PAGES) {
-        let written = vm.write_at(file, page * PAGE, &[&[1]]);
+        let written = vm.page_cache().write_at(file, page * PAGE, &[&[1]]);
         assert_eq!(written, Ok(1));
     }
     assert_eq!(unused(&vm), 0, "all frames are taken");
@@ -144,11 +159,13 @@ fn what_a_writer_did_not_fill_goes_back_to_the_run() {
     let (mut offset, end) = (0, PAGES * PAGE);
     while offset < end {
         // Room for up to 64 pages is offered, and one is filled.
-        let written = vm.write_with(file, offset, (end - offset) as usize, |at, page| {
-            if at == 0 {
-                page.put(&[byte_of(offset / PAGE); PAGE as usize]);
-            }
-        });
+        let written =
+            vm.page_cache()
+                .write_with(file, offset, (end - offset) as usize, |at, page| {
+                    if at == 0 {
+                        page.put(&[byte_of(offset / PAGE); PAGE as usize]);
+                    }
+                });
         assert_eq!(written, Ok(PAGE as usize));
         offset += PAGE;
     }
@@ -176,20 +193,24 @@ fn a_run_goes_back_when_its_pages_are_cut_and_another_comes() {
     grow(0, PAGES + 10);
     assert!(unused(&vm) > 0);
     // A hole elsewhere is no matter.
-    vm.punch_hole(file, 3 * PAGE, 2 * PAGE).unwrap();
+    vm.page_cache()
+        .punch_hole(file, 3 * PAGE, 2 * PAGE)
+        .unwrap();
     assert!(unused(&vm) > 0);
-    vm.punch_hole(file, (PAGES + 3) * PAGE, PAGE).unwrap();
+    vm.page_cache()
+        .punch_hole(file, (PAGES + 3) * PAGE, PAGE)
+        .unwrap();
     assert_eq!(unused(&vm), 0);
     vm.audit().unwrap();
     grow(PAGES + 10, 5);
     assert_eq!(unused(&vm), 0, "the range has pages already");
     // As a file that is written anew.
-    vm.set_size(file, 0).unwrap();
+    vm.page_cache().set_size(file, 0).unwrap();
     grow(0, 10);
     assert!(unused(&vm) > 0);
-    vm.set_size(file, 4 * PAGE).unwrap();
+    vm.page_cache().set_size(file, 4 * PAGE).unwrap();
     assert_eq!(unused(&vm), 0);
-    vm.set_size(file, 0).unwrap();
+    vm.page_cache().set_size(file, 0).unwrap();
     grow(0, 2 * PAGES);
     assert_eq!(superpages(&vm, file), 2);
     assert_eq!(byte(&vm, file, 4), byte_of(4));
@@ -207,7 +228,7 @@ fn runs_are_broken_before_memory_runs_out() {
     let mut page = 1;
     let full = loop {
         let bytes = [byte_of(page); PAGE as usize];
-        match vm.append(files[19], &[&bytes]) {
+        match vm.page_cache().append(files[19], &[&bytes]) {
             Ok(_) => page += 1,
             Err(error) => break error,
         }
@@ -226,7 +247,7 @@ fn runs_are_broken_before_memory_runs_out() {
     }
     for file in files {
         assert_eq!(byte(&vm, file, 0), byte_of(0));
-        vm.release_object(file).unwrap();
+        vm.page_cache().release_object(file).unwrap();
     }
     vm.audit().unwrap();
 }
@@ -244,15 +265,15 @@ fn files_grow_whatever_cannot_be_had() {
             let file = vm.memory_pages(0).unwrap();
             vm.memory().inject(Some(FailAt { site, after }));
             let bytes = [3; PAGE as usize];
-            let written = vm.append(file, &[&bytes]);
-            let more = vm.append(file, &[&bytes]);
+            let written = vm.page_cache().append(file, &[&bytes]);
+            let more = vm.page_cache().append(file, &[&bytes]);
             vm.memory().inject(None);
             vm.audit().unwrap();
             for result in [written, more] {
                 let is_fine = matches!(result, Ok((_, 4096)) | Err(FileError::OutOfMemory));
                 assert!(is_fine, "{site:?} {after}: {result:?}");
             }
-            let pages = vm.size(file).unwrap() / PAGE;
+            let pages = vm.page_cache().size(file).unwrap() / PAGE;
             (pages..PAGES).for_each(|page| append(&vm, file, page));
             let is_whole = site != Site::Reservation || after > 0;
             assert_eq!(superpages(&vm, file) == 1, is_whole, "{site:?} {after}");
@@ -278,13 +299,19 @@ impl Modelled {
         match below(rng, 16) {
             0 => {
                 let pages = below(rng, MOST);
-                vm.set_size(file, pages * PAGE).unwrap();
+                vm.page_cache().set_size(file, pages * PAGE).unwrap();
                 self.pages.resize(pages as usize, 0);
             }
-            1 => vm.set_size(file, 0).map(|()| self.pages.clear()).unwrap(),
+            1 => vm
+                .page_cache()
+                .set_size(file, 0)
+                .map(|()| self.pages.clear())
+                .unwrap(),
             2 => {
                 let (at, count) = (below(rng, MOST), 1 + below(rng, 20));
-                vm.punch_hole(file, at * PAGE, count * PAGE).unwrap();
+                vm.page_cache()
+                    .punch_hole(file, at * PAGE, count * PAGE)
+                    .unwrap();
                 let cut = at.min(end)..(at + count).min(end);
                 self.pages[cut.start as usize..cut.end as usize].fill(0);
             }
@@ -294,7 +321,9 @@ impl Modelled {
                 let (count, byte) = (1 + below(rng, 100), 1 + below(rng, 255) as u8);
                 let bytes = [byte; PAGE as usize];
                 let buffers = [&bytes[..]; 100];
-                let written = vm.write_at(file, at * PAGE, &buffers[..count as usize]);
+                let written = vm
+                    .page_cache()
+                    .write_at(file, at * PAGE, &buffers[..count as usize]);
                 assert_eq!(written, Ok((count * PAGE) as usize));
                 let end = end.max(at + count);
                 self.pages.resize(end as usize, 0);
@@ -345,7 +374,7 @@ fn random_changes_of_growing_files_match_a_model() {
             for (page, expected) in (0..).zip(&model.pages) {
                 assert_eq!(byte(&vm, model.file, page), *expected, "seed {seed}");
             }
-            vm.release_object(model.file).unwrap();
+            vm.page_cache().release_object(model.file).unwrap();
         }
         vm.exit(space).unwrap();
         vm.audit().unwrap();

@@ -23,7 +23,7 @@ fn world(design: &str) -> (TestVm, SpaceId) {
 fn calls_that_take_the_lock_of_a_space_are_refused_under_a_pin() {
     let (vm, space) = world("");
     let object = vm.memory_pages(1).unwrap();
-    let file = vm.open(object).unwrap();
+    let file = vm.page_cache().open(object).unwrap();
     let request = MapRequest::anonymous(1, RW).at(Placement::Fixed(Vpn(PAGE + 8)));
     let pin = vm.pin();
     let refused = Err(MapError::Pinned);
@@ -34,13 +34,16 @@ fn calls_that_take_the_lock_of_a_space_are_refused_under_a_pin() {
     assert_eq!(vm.set_heap_start(space, Vpn(PAGE + 16)), refused);
     assert_eq!(vm.exec(space).map(|_| ()), refused);
     assert_eq!(vm.exit(space).map(|_| ()), refused);
-    assert_eq!(vm.release_object(object), Err(FileError::Pinned));
+    assert_eq!(
+        vm.page_cache().release_object(object),
+        Err(FileError::Pinned)
+    );
     let file = vm.close(file).unwrap_err();
     drop(pin);
     // Nothing has changed.
     assert_eq!(leaves(&vm, space).len(), 1);
     vm.close(file).unwrap();
-    vm.release_object(object).unwrap();
+    vm.page_cache().release_object(object).unwrap();
     vm.unmap(space, Vpn(PAGE), 1).unwrap();
     assert_eq!(vm.exit(space), Ok(true));
     vm.audit().unwrap();
@@ -63,12 +66,12 @@ fn a_store_is_not_asked_under_a_pin() {
     assert_eq!(fault(Access::Write), Ok(()));
     let pin = vm.pin();
     assert_eq!(vm.file(file).sync(), Err(FileError::Io));
-    assert_eq!(vm.seek_data(file, 0), Err(FileError::Io));
-    assert_eq!(vm.seek_hole(file, 0), Err(FileError::Io));
+    assert_eq!(vm.page_cache().seek_data(file, 0), Err(FileError::Io));
+    assert_eq!(vm.page_cache().seek_hole(file, 0), Err(FileError::Io));
     drop(pin);
     assert_eq!(vm.file(file).sync(), Ok(1), "the page has stayed dirty");
     vm.exit(space).unwrap();
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     vm.audit().unwrap();
 }
 

@@ -26,10 +26,10 @@ fn pinned_page<R: crate::rmap::ReverseMap>(design: &str) {
         .unwrap();
     vm.pin_pages(space, Vpn(2003), Access::Write, &mut frames[1..])
         .unwrap();
-    vm.set_size(file, 0).unwrap();
+    vm.page_cache().set_size(file, 0).unwrap();
     vm.audit().unwrap();
     assert_eq!(vm.exit(space), Ok(true));
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     let report = vm.audit().unwrap();
     assert_eq!(report.frames.of(Kind::Object), 1, "{design}");
     assert_eq!(report.frames.of(Kind::Anonymous), 1, "{design}");

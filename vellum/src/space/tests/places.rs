@@ -78,7 +78,7 @@ impl<F: Format> World<F> {
             report: vm.audit().unwrap(),
             stats: vm.space_stats(space),
             heap: vm.heap(space),
-            length: vm.size(self.file),
+            length: vm.page_cache().size(self.file),
         }
     }
 
@@ -369,7 +369,8 @@ fn places_that_no_object_has_are_refused() {
     ] {
         let place = (first, pages);
         world.refuses("read_pages", place, Ok(0), |vm, _| {
-            vm.read_pages(file, first, pages, |_, _| panic!("there is no page"))
+            vm.page_cache()
+                .read_pages(file, first, pages, |_, _| panic!("there is no page"))
         });
         world.refuses(
             "scan_object",
@@ -380,7 +381,8 @@ fn places_that_no_object_has_are_refused() {
         if pages > 0 && first.saturating_add(pages) > INDEX_END {
             let past = Err(FileError::TooLarge);
             world.refuses("write_pages", place, past, |vm, _| {
-                vm.write_pages(file, first, pages, |_, _| panic!("there is no page"))
+                vm.page_cache()
+                    .write_pages(file, first, pages, |_, _| panic!("there is no page"))
             });
             let request = MapRequest {
                 source: Source::Object {

@@ -56,13 +56,15 @@ fn content(index: u64, turn: u64) -> Vec<u8> {
 
 fn write<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64, turn: u64) {
     let data = content(index, turn);
-    let written = vm.write_at(file, index * PAGE, &[&data]);
+    let written = vm.page_cache().write_at(file, index * PAGE, &[&data]);
     assert_eq!(written, Ok(PAGE as usize), "page {index}");
 }
 
 fn check<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64, turn: u64) {
     let mut data = vec![0; PAGE as usize];
-    let read = vm.read_at(file, index * PAGE, &mut [&mut data]);
+    let read = vm
+        .page_cache()
+        .read_at(file, index * PAGE, &mut [&mut data]);
     assert_eq!(read, Ok(PAGE as usize), "page {index}");
     assert!(data == content(index, turn), "page {index} in turn {turn}");
 }
@@ -93,7 +95,9 @@ fn store<R: ReverseMap>(vm: &TestVm<R>, space: SpaceId, page: Vpn, byte: u8) {
 fn is_cached<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64) -> bool {
     vm.platform().take_read();
     let mut byte = [0];
-    vm.read_at(file, index * PAGE, &mut [&mut byte]).unwrap();
+    vm.page_cache()
+        .read_at(file, index * PAGE, &mut [&mut byte])
+        .unwrap();
     vm.platform().take_read().is_empty()
 }
 
@@ -113,7 +117,7 @@ fn a_file_of_ten_times_memory_is_written_and_read(options: &str) {
     assert!(stats.reclaimed > 7000 && stats.written > 1800, "{stats:?}");
     assert!(stats.direct_reclaimed == stats.reclaimed, "{stats:?}");
     assert!(stats.scanned <= 3 * stats.reclaimed, "{stats:?}");
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     vm.audit().unwrap();
 }
 
@@ -122,7 +126,7 @@ fn without_reclaim_a_full_memory_is_an_error() {
     let vm: TestVm<ByRegions> = vm_of("", 200);
     let file = vm.stored_pages(STORE, 2000).unwrap();
     let mut data = vec![0; 2000 * PAGE as usize];
-    let read = vm.read_at(file, 0, &mut [&mut data]).unwrap();
+    let read = vm.page_cache().read_at(file, 0, &mut [&mut data]).unwrap();
     assert!(read < data.len());
     assert_eq!(vm.reclaim_pages(10), 0);
     assert_eq!(stats(&vm), ReclaimStats::default());
@@ -215,7 +219,11 @@ fn a_stream_leaves_the_working_set_alone(options: &str) {
     let set = vm.stored_pages(STORE, 100).unwrap();
     let stream = vm.stored_pages(STORE + 1, 4000).unwrap();
     let mut buffer = vec![0; PAGE as usize];
-    let mut read = |file, index| vm.read_at(file, index * PAGE, &mut [&mut buffer]).unwrap();
+    let mut read = |file, index| {
+        vm.page_cache()
+            .read_at(file, index * PAGE, &mut [&mut buffer])
+            .unwrap()
+    };
     for _ in 0..3 {
         (0..100).for_each(|index| _ = read(set, index));
     }
@@ -258,7 +266,9 @@ fn a_page_that_comes_back_soon_becomes_active() {
 
 fn check_zero<R: ReverseMap>(vm: &TestVm<R>, file: ObjectId, index: u64) {
     let mut byte = [1];
-    vm.read_at(file, index * PAGE, &mut [&mut byte]).unwrap();
+    vm.page_cache()
+        .read_at(file, index * PAGE, &mut [&mut byte])
+        .unwrap();
     assert_eq!(byte, [0]);
 }
 
@@ -345,13 +355,17 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
                 model[index as usize] = byte;
             }
             55..70 => {
-                let written = vm.write_at(file, index * PAGE, &[&[byte; PAGE as usize]]);
+                let written =
+                    vm.page_cache()
+                        .write_at(file, index * PAGE, &[&[byte; PAGE as usize]]);
                 assert_eq!(written, Ok(PAGE as usize));
                 model[index as usize] = byte;
             }
             70..90 => {
                 let mut data = vec![0; PAGE as usize];
-                vm.read_at(file, index * PAGE, &mut [&mut data]).unwrap();
+                vm.page_cache()
+                    .read_at(file, index * PAGE, &mut [&mut data])
+                    .unwrap();
                 assert!(data.iter().all(|&b| b == model[index as usize]));
             }
             90..92 if spaces.len() < 4 => spaces.push((vm.fork(space).unwrap(), start)),
@@ -362,7 +376,9 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
             93 => {
                 let hole = index..(index + 5).min(PAGES);
                 let (first, len) = (hole.start, hole.end - hole.start);
-                vm.punch_hole(file, first * PAGE, len * PAGE).unwrap();
+                vm.page_cache()
+                    .punch_hole(file, first * PAGE, len * PAGE)
+                    .unwrap();
                 model[first as usize..hole.end as usize].fill(0);
             }
             94 => {
@@ -373,7 +389,7 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
                 vm.map(space, &request).unwrap();
             }
             95 => _ = vm.reclaim_pages(40),
-            96 => _ = vm.write_back(file, 20).unwrap(),
+            96 => _ = vm.page_cache().write_back(file, 20).unwrap(),
             97 => _ = vm.file(file).sync().unwrap(),
             _ => {}
         }
@@ -383,7 +399,8 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
     }
     for (index, &byte) in model.iter().enumerate() {
         let mut data = vec![0; PAGE as usize];
-        vm.read_at(file, index as u64 * PAGE, &mut [&mut data])
+        vm.page_cache()
+            .read_at(file, index as u64 * PAGE, &mut [&mut data])
             .unwrap();
         assert!(data.iter().all(|&b| b == byte), "page {index}");
     }
@@ -394,7 +411,7 @@ fn pages_come_back_as_they_were<R: ReverseMap>(options: &str, is_file: bool) {
     for (space, _) in spaces {
         vm.exit(space).unwrap();
     }
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     vm.audit().unwrap();
 }
 
@@ -497,7 +514,7 @@ fn private_pages_come_back_as_they_were<R: ReverseMap>(options: &str) {
     for (space, _) in spaces {
         vm.exit(space).unwrap();
     }
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     vm.audit().unwrap();
 }
 

@@ -97,7 +97,7 @@ fn entries_of_another_space_make_room_for_a_chunk() {
         for space in [first, second, third] {
             vm.exit(space).unwrap();
         }
-        vm.release_object(object).unwrap();
+        vm.page_cache().release_object(object).unwrap();
         vm.audit().unwrap();
     }
 }
@@ -130,7 +130,7 @@ fn a_page_whose_entry_is_taken_back_stays_dirty() {
     for space in [first, second] {
         vm.exit(space).unwrap();
     }
-    vm.release_object(object).unwrap();
+    vm.page_cache().release_object(object).unwrap();
     vm.audit().unwrap();
 }
 

@@ -27,7 +27,10 @@ fn kept<R: crate::rmap::ReverseMap>(vm: &TestVm<R>) -> u64 {
 /// Stores a byte to each page of `pages` that lie far from each other, until that fails; returns
 /// how many it could.
 fn spread(vm: &TestVm, object: ObjectId, pages: u64) -> u64 {
-    let store = |page: &u64| vm.write_at(object, (page * FAR) << 12, &[b"x"]);
+    let store = |page: &u64| {
+        vm.page_cache()
+            .write_at(object, (page * FAR) << 12, &[b"x"])
+    };
     let failed = (0..pages).find(|page| store(page).is_err());
     if let Some(failed) = failed {
         assert_eq!(store(&failed), Err(FileError::OutOfMemory));
@@ -47,7 +50,7 @@ fn a_sparse_object_takes_a_part_of_the_nodes_and_leaves_others_theirs() {
     let taken = kept(&vm) - before;
     assert!(taken <= u64::from(FRAMES) / 40 + 16, "{taken}");
     // What is there can be stored to, and others have their share: each four fifths of the last.
-    assert_eq!(vm.write_at(hog, 0, &[b"y"]), Ok(1));
+    assert_eq!(vm.page_cache().write_at(hog, 0, &[b"y"]), Ok(1));
     let others = [(); 3].map(|()| vm.memory_pages(0).unwrap());
     let mut last = stored;
     for other in others {
@@ -59,10 +62,13 @@ fn a_sparse_object_takes_a_part_of_the_nodes_and_leaves_others_theirs() {
         last = stored;
     }
     let small = vm.memory_pages(0).unwrap();
-    assert_eq!(vm.write_at(small, 5 << 12, &[&[1; 8 << 12]]), Ok(8 << 12));
+    assert_eq!(
+        vm.page_cache().write_at(small, 5 << 12, &[&[1; 8 << 12]]),
+        Ok(8 << 12)
+    );
     assert_eq!(named.lock().unwrap().len(), 0, "nobody's end would help");
     for object in others.into_iter().chain([hog, small]) {
-        vm.release_object(object).unwrap();
+        vm.page_cache().release_object(object).unwrap();
     }
     vm.audit().unwrap();
     let taken = kept(&vm) - before;
@@ -159,7 +165,9 @@ fn pages_of_a_sparse_file_make_room_for_others_of_it_and_private_pages_stay() {
     let file = vm.stored_pages(9, pages * FAR).unwrap();
     for page in 0..pages {
         let mut bytes = [0; 1];
-        let read = vm.read_at(file, (page * FAR) << 12, &mut [&mut bytes]);
+        let read = vm
+            .page_cache()
+            .read_at(file, (page * FAR) << 12, &mut [&mut bytes]);
         assert_eq!(read, Ok(1), "{page}");
     }
     assert_eq!(vm.space_stats(space).unwrap().rss.anonymous, 300);

@@ -123,7 +123,7 @@ fn an_object_ends_with_the_last_of_its_mappings_touched_or_not_joined_or_not() {
                 }
             }
             assert_eq!(regions(&vm, space).len(), 1, "{order:?}");
-            vm.release_object(object).unwrap();
+            vm.page_cache().release_object(object).unwrap();
             assert_eq!(vm.audit().unwrap().objects, 1);
             vm.unmap(space, Vpn(1000), 3 * order.len() as u64).unwrap();
             assert_eq!(vm.audit().unwrap().objects, 0, "{order:?} {touched}");

@@ -337,7 +337,7 @@ fn truncated<R: ReverseMap>(design: &str) {
     let child = vm.fork(space).unwrap();
     out(&vm, space, 8);
     assert_eq!(swapped(&vm, space), 8, "{design}");
-    vm.set_size(file, 4 << 12).unwrap();
+    vm.page_cache().set_size(file, 4 << 12).unwrap();
     vm.audit().unwrap();
     assert_eq!(
         (swapped(&vm, space), swapped(&vm, child)),
@@ -348,7 +348,7 @@ fn truncated<R: ReverseMap>(design: &str) {
     assert_eq!(fault, Err(FaultError::PastEnd));
     assert_eq!(read(&vm, child, AT + 2), 0x32);
     finish(&vm, &[space, child]);
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     vm.audit().unwrap();
 }
 
@@ -460,7 +460,7 @@ fn a_page_to_which_somebody_else_has_a_reference_stays() {
         for _ in 0..=others {
             frame.get();
         }
-        let swapped = vm.swap_out_page(Unpinned::at_door(), page);
+        let swapped = vm.page_cache().swap_out_page(Unpinned::at_door(), page);
         match others {
             0 => assert!(swapped.is_ok()),
             _ => assert_eq!(swapped, Err(SwapOutError::InUse)),
@@ -478,14 +478,14 @@ fn a_page_to_which_somebody_else_has_a_reference_stays() {
         touch(&vm, space, at, Access::Read);
         let (page, _) = vm.translate(space, Vpn(at)).unwrap();
         assert_eq!(
-            vm.swap_out_page(Unpinned::at_door(), page),
+            vm.page_cache().swap_out_page(Unpinned::at_door(), page),
             Err(SwapOutError::InUse)
         );
     }
     vm.advise(space, Vpn(3000), 2, Advice::PageOut).unwrap();
     assert_eq!(read(&vm, space, AT), 1);
     assert_eq!(vm.exit(space), Ok(true));
-    vm.release_object(file).unwrap();
+    vm.page_cache().release_object(file).unwrap();
     vm.audit().unwrap();
 }
 

@@ -90,7 +90,7 @@ impl<R: ReverseMap> World<R> {
                 assert!(vm.platform().peek(frame).iter().all(|b| *b == page as u8));
             }
         }
-        vm.release_object(self.object).unwrap();
+        vm.page_cache().release_object(self.object).unwrap();
         for space in self.spaces {
             assert_eq!(vm.exit(space), Ok(true));
         }
@@ -114,7 +114,7 @@ fn everything_in_an_area_comes_back_whatever_its_rights() {
             for space in world.spaces {
                 assert_eq!(world.vm.space_stats(space).unwrap().swapped, 0, "{text}");
             }
-            assert_eq!(world.vm.object_stats(world.object).unwrap().swapped, 0);
+            assert_eq!(world.vm.page_cache().object_stats(world.object).unwrap().swapped, 0);
             let areas = world.vm.swap_areas();
             assert!(areas[0].is_off && !areas[1].is_off);
             assert_eq!(world.vm.swap_off(STORE), Err(SwapOffError::NoArea));

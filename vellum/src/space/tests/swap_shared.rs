@@ -94,7 +94,7 @@ impl<R: ReverseMap> World<R> {
     }
 
     fn counts(&self) -> (u64, u64) {
-        let stats = self.vm.object_stats(self.object).unwrap();
+        let stats = self.vm.page_cache().object_stats(self.object).unwrap();
         (stats.cached, stats.swapped)
     }
 
@@ -109,7 +109,9 @@ impl<R: ReverseMap> World<R> {
 
     fn read(&self, page: u64) -> Result<Vec<u8>, FileError> {
         let mut bytes = vec![0xee; PAGE as usize];
-        let read = (self.vm).read_at(self.object, page * PAGE, &mut [&mut bytes])?;
+        let read = (self.vm)
+            .page_cache()
+            .read_at(self.object, page * PAGE, &mut [&mut bytes])?;
         bytes.truncate(read);
         Ok(bytes)
     }
@@ -117,7 +119,7 @@ impl<R: ReverseMap> World<R> {
     /// Ends everything; nothing is left anywhere.
     fn finish(self, others: &[SpaceId]) {
         self.vm.audit().unwrap();
-        self.vm.release_object(self.object).unwrap();
+        self.vm.page_cache().release_object(self.object).unwrap();
         for &space in others.iter().chain([&self.space]) {
             assert_eq!(self.vm.exit(space), Ok(true));
             self.vm.audit().unwrap();
@@ -174,28 +176,40 @@ fn by_calls<R: ReverseMap>(design: &str) {
     assert!(world.read(4).unwrap() == [5; 4096], "{design}");
     assert_eq!(world.counts(), (1, 11));
     // A part of a page in swap, and of one in memory after it.
-    let written = vm.write_at(world.object, 4 * PAGE - 1, &[&[0x99, 0x98]]);
+    let written = vm
+        .page_cache()
+        .write_at(world.object, 4 * PAGE - 1, &[&[0x99, 0x98]]);
     assert_eq!(written, Ok(2));
     let page = world.read(3).unwrap();
     assert_eq!((page[0], page[4094], page[4095]), (4, 4, 0x99), "{design}");
     // What is in swap is no hole.
     world.out();
-    assert_eq!(vm.seek_data(world.object, 5 * PAGE), Ok(5 * PAGE));
-    assert_eq!(vm.seek_hole(world.object, 0), Ok(12 * PAGE));
+    assert_eq!(
+        vm.page_cache().seek_data(world.object, 5 * PAGE),
+        Ok(5 * PAGE)
+    );
+    assert_eq!(vm.page_cache().seek_hole(world.object, 0), Ok(12 * PAGE));
     let mut seen = Vec::new();
-    let pages = vm.read_pages(world.object, 2, 9, |index, bytes| {
-        let mut byte = [0];
-        bytes.read(8, &mut byte);
-        seen.push((index, byte[0]));
-    });
+    let pages = vm
+        .page_cache()
+        .read_pages(world.object, 2, 9, |index, bytes| {
+            let mut byte = [0];
+            bytes.read(8, &mut byte);
+            seen.push((index, byte[0]));
+        });
     let wanted: Vec<(u64, u8)> = (2..11).map(|page| (page, page as u8 + 1)).collect();
     assert_eq!((pages, seen), (Ok(9), wanted), "{design}");
     world.out();
-    let written = vm.write_pages(world.object, 2, 9, |index, bytes| bytes.fill(index));
+    let written = vm
+        .page_cache()
+        .write_pages(world.object, 2, 9, |index, bytes| bytes.fill(index));
     assert_eq!(written, Ok(9));
     world.out();
     let mut all = vec![0; 12 * PAGE as usize];
-    assert_eq!(vm.read_at(world.object, 0, &mut [&mut all]), Ok(all.len()));
+    assert_eq!(
+        vm.page_cache().read_at(world.object, 0, &mut [&mut all]),
+        Ok(all.len())
+    );
     for (page, bytes) in all.chunks(PAGE as usize).enumerate() {
         let word = u64::from_ne_bytes(bytes[8..16].try_into().unwrap());
         match page {
@@ -212,7 +226,8 @@ fn cut<R: ReverseMap>(design: &str) {
     world.out();
     assert_eq!(world.counts(), (0, 100), "{design}");
     // Whole pages, and a part of one on each side that has to come back for that.
-    vm.punch_hole(world.object, 10 * PAGE + 1, 5 * PAGE)
+    vm.page_cache()
+        .punch_hole(world.object, 10 * PAGE + 1, 5 * PAGE)
         .unwrap();
     vm.audit().unwrap();
     assert_eq!(world.counts(), (2, 94), "{design}");
@@ -221,16 +236,18 @@ fn cut<R: ReverseMap>(design: &str) {
     assert_eq!((edges[0][0], edges[0][1]), (11, 0));
     assert_eq!((edges[1][0], edges[1][1]), (0, 16));
     assert!(world.read(12).unwrap() == [0; 4096], "{design}");
-    vm.set_size(world.object, 80 * PAGE + 7).unwrap();
+    vm.page_cache()
+        .set_size(world.object, 80 * PAGE + 7)
+        .unwrap();
     vm.audit().unwrap();
     assert_eq!(vm.swap_stats().free, SLOTS - 74, "{design}");
     assert!(world.read(80).unwrap() == [81; 7], "{design}");
-    vm.set_size(world.object, 90 * PAGE).unwrap();
+    vm.page_cache().set_size(world.object, 90 * PAGE).unwrap();
     let tail = world.read(80).unwrap();
     assert_eq!((tail[6], tail[7], tail[4095]), (81, 0, 0), "{design}");
     assert_eq!(world.load(world.space, 85), 0);
     assert_eq!(world.load(world.space, 79), 80);
-    vm.set_size(world.object, 0).unwrap();
+    vm.page_cache().set_size(world.object, 0).unwrap();
     assert_eq!((world.counts(), vm.swap_stats().free), ((0, 0), SLOTS));
     world.finish(&[]);
 }
@@ -308,11 +325,11 @@ fn read_fails<R: ReverseMap>(design: &str) {
         assert_eq!(fault, Err(FaultError::Io), "{design}");
     }
     assert_eq!(world.read(1).err(), Some(FileError::Io));
-    let part = vm.write_at(world.object, PAGE + 9, &[b"some"]);
+    let part = vm.page_cache().write_at(world.object, PAGE + 9, &[b"some"]);
     assert_eq!(part, Err(FileError::Io), "{design}");
-    let hole = vm.punch_hole(world.object, 9, 2 * PAGE);
+    let hole = vm.page_cache().punch_hole(world.object, 9, 2 * PAGE);
     assert_eq!(hole, Err(FileError::Io), "{design}");
-    let cut = vm.set_size(world.object, 2 * PAGE + 5);
+    let cut = vm.page_cache().set_size(world.object, 2 * PAGE + 5);
     assert_eq!(cut, Err(FileError::Io), "{design}");
     vm.audit().unwrap();
     assert_eq!(world.counts(), (0, 4), "{design}: nothing changed");
@@ -357,10 +374,10 @@ fn no_memory<R: ReverseMap>(design: &str) {
     short();
     assert_eq!(world.read(1).err(), Some(FileError::OutOfMemory));
     short();
-    let part = vm.write_at(world.object, PAGE + 9, &[b"some"]);
+    let part = vm.page_cache().write_at(world.object, PAGE + 9, &[b"some"]);
     assert_eq!(part, Err(FileError::OutOfMemory), "{design}");
     short();
-    let cut = vm.set_size(world.object, 5);
+    let cut = vm.page_cache().set_size(world.object, 5);
     assert_eq!(cut, Err(FileError::OutOfMemory), "{design}");
     vm.memory().inject(None);
     vm.audit().unwrap();
@@ -373,9 +390,14 @@ fn no_memory<R: ReverseMap>(design: &str) {
 fn pages_in_swap_count_against_their_mount() {
     let world = world::<ByRegions>("", 1);
     let vm = &world.vm;
-    let mount = vm.begin_mount(10).unwrap();
-    let file = vm.begin_file(&FileRequest::in_mount(mount)).unwrap();
-    vm.write_at(file, 0, &[&[7; 10 * PAGE as usize]]).unwrap();
+    let mount = vm.page_cache().begin_mount(10).unwrap();
+    let file = vm
+        .page_cache()
+        .begin_file(&FileRequest::in_mount(mount))
+        .unwrap();
+    vm.page_cache()
+        .write_at(file, 0, &[&[7; 10 * PAGE as usize]])
+        .unwrap();
     map(
         vm,
         world.space,
@@ -385,19 +407,19 @@ fn pages_in_swap_count_against_their_mount() {
     (0..10).for_each(|page| touch(vm, world.space, 5000 + page, Access::Read));
     vm.advise(world.space, Vpn(5000), 10, Advice::PageOut)
         .unwrap();
-    assert_eq!(vm.object_stats(file).unwrap().swapped, 10);
-    assert_eq!(vm.mount_stats(mount).unwrap().used, 10);
+    assert_eq!(vm.page_cache().object_stats(file).unwrap().swapped, 10);
+    assert_eq!(vm.page_cache().mount_stats(mount).unwrap().used, 10);
     assert_eq!(
-        vm.write_at(file, 11 * PAGE, &[&[1]]),
+        vm.page_cache().write_at(file, 11 * PAGE, &[&[1]]),
         Err(FileError::Full),
         "as if they were in memory"
     );
-    vm.punch_hole(file, 0, 4 * PAGE).unwrap();
-    assert_eq!(vm.mount_stats(mount).unwrap().used, 6);
+    vm.page_cache().punch_hole(file, 0, 4 * PAGE).unwrap();
+    assert_eq!(vm.page_cache().mount_stats(mount).unwrap().used, 6);
     vm.audit().unwrap();
     vm.unmap(world.space, Vpn(5000), 10).unwrap();
-    vm.release_object(file).unwrap();
-    vm.release_mount(mount).unwrap();
+    vm.page_cache().release_object(file).unwrap();
+    vm.page_cache().release_mount(mount).unwrap();
     world.finish(&[]);
 }
 

@@ -43,7 +43,10 @@ fn world_on(cpus: usize, options: &str, speed: u64) -> World {
     let machine = TestMachine::with_frames(cpus, FRAMES, 12);
     machine.write_speed.store(speed, Ordering::Relaxed);
     let vm: Vm<_, X86_64, ByRegions> = Vm::new(machine, Design::parse(options).unwrap()).unwrap();
-    let id = vm.begin_file(&FileRequest::stored(STORE, 0)).unwrap();
+    let id = vm
+        .page_cache()
+        .begin_file(&FileRequest::stored(STORE, 0))
+        .unwrap();
     World {
         vm: Arc::new(vm),
         id,
@@ -62,7 +65,10 @@ impl World {
     /// Writes to some pages. Returns how many the store was given meanwhile.
     fn write(&self, first: u64, pages: u64) -> u64 {
         let data = vec![7; (pages * PAGE) as usize];
-        let written = self.vm.write_at(self.id, first * PAGE, &[&data]);
+        let written = self
+            .vm
+            .page_cache()
+            .write_at(self.id, first * PAGE, &[&data]);
         assert_eq!(written, Ok(data.len()));
         self.given()
     }
@@ -74,7 +80,7 @@ impl World {
     }
 
     fn dirty(&self) -> u64 {
-        self.vm.object_stats(self.id).unwrap().dirty
+        self.vm.page_cache().object_stats(self.id).unwrap().dirty
     }
 
     fn throttled(&self) -> u64 {
@@ -82,7 +88,7 @@ impl World {
     }
 
     fn finish(self) {
-        self.vm.release_object(self.id).unwrap();
+        self.vm.page_cache().release_object(self.id).unwrap();
         assert_eq!(self.vm.audit().unwrap().objects, 0);
     }
 }
@@ -177,7 +183,10 @@ fn a_call_pays_for_the_pages_that_it_makes_dirty_and_no_others() {
     let before = world.throttled();
     for byte in 0..100 {
         let place = 201 * PAGE + byte;
-        assert_eq!(world.vm.write_at(world.id, place, &[&[1]]), Ok(1));
+        assert_eq!(
+            world.vm.page_cache().write_at(world.id, place, &[&[1]]),
+            Ok(1)
+        );
     }
     assert_eq!((world.throttled() - before, world.dirty()), (0, 202));
     world.finish();
@@ -206,7 +215,7 @@ fn a_file_beyond_its_limit_comes_back_to_it_and_no_call_pays_for_all_of_it() {
 #[test]
 fn a_store_that_refuses_pages_neither_fails_nor_stops_a_writer() {
     let world = world(200);
-    let file = world.vm.open(world.id).unwrap();
+    let file = world.vm.page_cache().open(world.id).unwrap();
     world.machine().broken_store.store(true, Ordering::Relaxed);
     for call in 0..60 {
         let given = world.write(call * CALL, CALL);
@@ -237,7 +246,11 @@ fn a_writer_holds_nothing_while_it_writes_back() {
         world.write(call * CALL, CALL);
     }
     for _ in 0..10 {
-        world.vm.append(world.id, &[&[1; PAGE as usize]]).unwrap();
+        world
+            .vm
+            .page_cache()
+            .append(world.id, &[&[1; PAGE as usize]])
+            .unwrap();
     }
     // It keeps the manager.
     *world.machine().on_write.lock().unwrap() = None;

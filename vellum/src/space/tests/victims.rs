@@ -122,11 +122,11 @@ fn a_write_that_fails_has_told_how_much_it_wrote() {
     let named = watch(&vm, |_, _| Rescue::Fail);
     let memory = vm.memory_pages(0).unwrap();
     let bytes = vec![5; 1000 << 12];
-    let written = vm.write_at(memory, 0, &[&bytes]).unwrap();
+    let written = vm.page_cache().write_at(memory, 0, &[&bytes]).unwrap();
     assert!((100 << 12..280 << 12).contains(&written), "{written}");
-    let more = vm.write_at(memory, written as u64, &[&bytes]);
+    let more = vm.page_cache().write_at(memory, written as u64, &[&bytes]);
     assert_eq!(more, Err(FileError::OutOfMemory));
-    assert_eq!(vm.size(memory), Some(written as u64));
+    assert_eq!(vm.page_cache().size(memory), Some(written as u64));
     assert_eq!(named.lock().unwrap().len(), 2);
     vm.audit().unwrap();
 }

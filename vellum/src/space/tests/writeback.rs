@@ -26,9 +26,10 @@ fn world(pages: u64) -> World {
     let machine = TestMachine::with_frames(2, 1500, 12);
     let vm: Vm<_, X86_64, ByRegions> = Vm::new(machine, Design::default()).unwrap();
     let id = vm
+        .page_cache()
         .begin_file(&FileRequest::stored(STORE, pages * PAGE))
         .unwrap();
-    let file = vm.open(id).unwrap();
+    let file = vm.page_cache().open(id).unwrap();
     World { vm, id, file }
 }
 
@@ -40,7 +41,10 @@ impl World {
     /// Writes `byte` to all of some pages.
     fn write(&self, first: u64, pages: u64, byte: u8) {
         let data = vec![byte; (pages * PAGE) as usize];
-        let written = self.vm.write_at(self.id, first * PAGE, &[&data]);
+        let written = self
+            .vm
+            .page_cache()
+            .write_at(self.id, first * PAGE, &[&data]);
         assert_eq!(written, Ok(data.len()));
     }
 
@@ -48,18 +52,19 @@ impl World {
         let mut data = vec![0; (pages * PAGE) as usize];
         let read = self
             .vm
+            .page_cache()
             .read_open(&self.file, first * PAGE, &mut [&mut data]);
         assert_eq!(read, Ok(data.len()));
         self.machine().take_read()
     }
 
     fn dirty(&self) -> u64 {
-        self.vm.object_stats(self.id).unwrap().dirty
+        self.vm.page_cache().object_stats(self.id).unwrap().dirty
     }
 
     fn finish(self) {
         self.vm.close(self.file).unwrap();
-        self.vm.release_object(self.id).unwrap();
+        self.vm.page_cache().release_object(self.id).unwrap();
         assert_eq!(self.vm.audit().unwrap().objects, 0);
     }
 }
@@ -96,12 +101,21 @@ fn prefetching_reads_what_is_missing() {
     world.write(10, 2, 7);
     world
         .vm
+        .page_cache()
         .prefetch(world.id, 5 * PAGE + 9, 10 * PAGE)
         .unwrap();
     assert_eq!(world.machine().take_read(), [(5, 5), (12, 4)]);
-    world.vm.prefetch(world.id, 95 * PAGE, u64::MAX).unwrap();
+    world
+        .vm
+        .page_cache()
+        .prefetch(world.id, 95 * PAGE, u64::MAX)
+        .unwrap();
     assert_eq!(world.machine().take_read(), [(95, 5)]);
-    world.vm.prefetch(world.id, u64::MAX, u64::MAX).unwrap();
+    world
+        .vm
+        .page_cache()
+        .prefetch(world.id, u64::MAX, u64::MAX)
+        .unwrap();
     assert_eq!(world.machine().take_read(), []);
     assert_eq!(world.dirty(), 2);
     world.finish();
@@ -112,16 +126,22 @@ fn a_page_that_cannot_be_read_is_an_error_of_its_own_reader() {
     let world = world(20);
     world.machine().broken_store.store(true, Ordering::Relaxed);
     let mut data = vec![0; 3 * PAGE as usize];
-    let failed = world.vm.read_open(&world.file, 0, &mut [&mut data]);
+    let failed = world
+        .vm
+        .page_cache()
+        .read_open(&world.file, 0, &mut [&mut data]);
     assert_eq!(failed, Err(FileError::Io));
     // A write of a whole page needs nothing of the store, one of a part does.
     world.write(2, 1, 9);
-    let partly = world.vm.write_at(world.id, 3 * PAGE + 1, &[b"x"]);
+    let partly = world
+        .vm
+        .page_cache()
+        .write_at(world.id, 3 * PAGE + 1, &[b"x"]);
     assert_eq!(partly, Err(FileError::Io));
-    let shorter = world.vm.set_size(world.id, 9 * PAGE + 1);
+    let shorter = world.vm.page_cache().set_size(world.id, 9 * PAGE + 1);
     assert_eq!(shorter, Err(FileError::Io));
-    assert_eq!(world.vm.size(world.id), Some(20 * PAGE));
-    let stats = world.vm.object_stats(world.id).unwrap();
+    assert_eq!(world.vm.page_cache().size(world.id), Some(20 * PAGE));
+    let stats = world.vm.page_cache().object_stats(world.id).unwrap();
     assert_eq!((stats.cached, stats.dirty), (1, 1));
     world.machine().broken_store.store(false, Ordering::Relaxed);
     world.machine().take_read();
@@ -171,14 +191,14 @@ fn the_background_writes_what_calls_wrote_a_bit_at_a_time() {
     for first in [0, 100, 150] {
         world.write(first, 8, 5);
     }
-    assert_eq!(world.vm.write_back(world.id, 10), Ok(16));
+    assert_eq!(world.vm.page_cache().write_back(world.id, 10), Ok(16));
     assert_eq!(world.machine().take_written(), [(0, 8), (100, 8)]);
     assert_eq!(world.dirty(), 8);
     // Goes on where it stopped, and comes round.
     world.write(0, 1, 6);
-    assert_eq!(world.vm.write_back(world.id, 3), Ok(8));
-    assert_eq!(world.vm.write_back(world.id, 3), Ok(1));
-    assert_eq!(world.vm.write_back(world.id, 3), Ok(0));
+    assert_eq!(world.vm.page_cache().write_back(world.id, 3), Ok(8));
+    assert_eq!(world.vm.page_cache().write_back(world.id, 3), Ok(1));
+    assert_eq!(world.vm.page_cache().write_back(world.id, 3), Ok(0));
     assert_eq!(world.machine().take_written(), [(150, 8), (0, 1)]);
     assert_eq!(world.machine().store_flushes.load(Ordering::Relaxed), 0);
     assert_eq!(world.file.on(&world.vm).sync(), Ok(1));
@@ -190,20 +210,23 @@ fn the_background_writes_what_calls_wrote_a_bit_at_a_time() {
 #[test]
 fn an_error_is_told_once_to_everybody_who_has_the_file_open() {
     let world = world(0);
-    let other = world.vm.open(world.id).unwrap();
+    let other = world.vm.page_cache().open(world.id).unwrap();
     world.write(0, 9, 1);
     world.machine().broken_pages.lock().unwrap().insert(4);
     // Whoever causes it.
-    assert_eq!(world.vm.write_back(world.id, 100), Err(FileError::Io));
+    assert_eq!(
+        world.vm.page_cache().write_back(world.id, 100),
+        Err(FileError::Io)
+    );
     assert_eq!(world.dirty(), 1, "the page stays dirty, the others do not");
-    let later = world.vm.open(world.id).unwrap();
+    let later = world.vm.page_cache().open(world.id).unwrap();
     world.machine().broken_pages.lock().unwrap().clear();
     for file in [&world.file, &other, &later] {
         assert_eq!(file.on(&world.vm).sync(), Err(FileError::Io));
         assert!(file.on(&world.vm).sync().is_ok(), "told once");
     }
     assert_eq!(world.dirty(), 0, "and written since");
-    let last = world.vm.open(world.id).unwrap();
+    let last = world.vm.page_cache().open(world.id).unwrap();
     assert!(
         last.on(&world.vm).sync().is_ok(),
         "opened after it was told"
@@ -228,7 +251,7 @@ fn an_error_is_told_once_to_everybody_who_has_the_file_open() {
 fn a_store_that_does_not_flush_has_everything_written_again() {
     let world = world(0);
     world.write(0, 5, 1);
-    assert_eq!(world.vm.write_back(world.id, 100), Ok(5));
+    assert_eq!(world.vm.page_cache().write_back(world.id, 100), Ok(5));
     world.machine().broken_store.store(true, Ordering::Relaxed);
     assert_eq!(world.file.on(&world.vm).sync(), Err(FileError::Io));
     assert_eq!(world.dirty(), 5);
@@ -243,14 +266,18 @@ fn what_a_store_does_not_discard_is_an_error_and_can_be_tried_again() {
     world.write(0, 10, 7);
     world.file.on(&world.vm).sync().unwrap();
     world.machine().broken_store.store(true, Ordering::Relaxed);
-    assert_eq!(world.vm.set_size(world.id, 4 * PAGE), Err(FileError::Io));
-    assert_eq!(world.vm.size(world.id), Some(4 * PAGE));
+    assert_eq!(
+        world.vm.page_cache().set_size(world.id, 4 * PAGE),
+        Err(FileError::Io)
+    );
+    assert_eq!(world.vm.page_cache().size(world.id), Some(4 * PAGE));
     world.machine().broken_store.store(false, Ordering::Relaxed);
-    world.vm.set_size(world.id, 4 * PAGE).unwrap();
-    world.vm.set_size(world.id, 10 * PAGE).unwrap();
+    world.vm.page_cache().set_size(world.id, 4 * PAGE).unwrap();
+    world.vm.page_cache().set_size(world.id, 10 * PAGE).unwrap();
     let mut data = vec![1; 6 * PAGE as usize];
     world
         .vm
+        .page_cache()
         .read_at(world.id, 4 * PAGE, &mut [&mut data])
         .unwrap();
     assert!(data.iter().all(|byte| *byte == 0));

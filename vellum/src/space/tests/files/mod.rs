@@ -70,10 +70,16 @@ fn world<F: Format>(is_file: bool, limit: u64) -> World<F> {
     run_on(0);
     let machine = TestMachine::with_frames(2, 1200, F::FRAME_SHIFT);
     let vm: Vm<_, F, ByRegions> = Vm::new(machine, design()).unwrap();
-    let mount = vm.begin_mount(limit).unwrap();
+    let mount = vm.page_cache().begin_mount(limit).unwrap();
     let id = match is_file {
-        true => vm.begin_file(&FileRequest::stored(STORE, 0)).unwrap(),
-        false => vm.begin_file(&FileRequest::in_mount(mount)).unwrap(),
+        true => vm
+            .page_cache()
+            .begin_file(&FileRequest::stored(STORE, 0))
+            .unwrap(),
+        false => vm
+            .page_cache()
+            .begin_file(&FileRequest::in_mount(mount))
+            .unwrap(),
     };
     let space = vm.begin_space().unwrap();
     let request = MapRequest::object(id, 0, PAGES, Prot::READ_WRITE);
@@ -144,8 +150,14 @@ impl<F: Format> World<F> {
         let (place, written) = {
             let parts = split(rng, &data);
             match appends {
-                true => self.vm.append(self.id, &parts).unwrap(),
-                false => (place, self.vm.write_at(self.id, place, &parts).unwrap()),
+                true => self.vm.page_cache().append(self.id, &parts).unwrap(),
+                false => (
+                    place,
+                    self.vm
+                        .page_cache()
+                        .write_at(self.id, place, &parts)
+                        .unwrap(),
+                ),
             }
         };
         if appends {
@@ -166,7 +178,10 @@ impl<F: Format> World<F> {
         let mut data = vec![0x5a; length];
         let cut = rng.below(length + 1);
         let (head, tail) = data.split_at_mut(cut);
-        let read = self.vm.read_at(self.id, place, &mut [head, &mut [], tail]);
+        let read = self
+            .vm
+            .page_cache()
+            .read_at(self.id, place, &mut [head, &mut [], tail]);
         let wanted = self.bytes.get(place as usize..).unwrap_or(&[]);
         let wanted = &wanted[..length.min(wanted.len())];
         assert_eq!(read, Ok(wanted.len()), "{length} bytes at {place}");
@@ -177,7 +192,7 @@ impl<F: Format> World<F> {
 
     fn resize(&mut self, rng: &mut Rng) -> String {
         let size = self.place(rng);
-        self.vm.set_size(self.id, size).unwrap();
+        self.vm.page_cache().set_size(self.id, size).unwrap();
         self.bytes.resize(size as usize, 0);
         let end = size.div_ceil(self.frame());
         self.pages.retain(|page| *page < end);
@@ -187,7 +202,10 @@ impl<F: Format> World<F> {
     fn punch(&mut self, rng: &mut Rng) -> String {
         let place = self.place(rng);
         let length = self.length(rng, place) as u64;
-        self.vm.punch_hole(self.id, place, length).unwrap();
+        self.vm
+            .page_cache()
+            .punch_hole(self.id, place, length)
+            .unwrap();
         let end = place + length;
         let known = self.size().min(place) as usize..self.size().min(end) as usize;
         self.bytes[known].fill(0);
@@ -234,9 +252,17 @@ impl<F: Format> World<F> {
         };
         let past = place >= self.size();
         let wanted = Some(find(true)).filter(|at| !past && *at < self.size());
-        assert_eq!(self.vm.seek_data(self.id, place).ok(), wanted, "at {place}");
+        assert_eq!(
+            self.vm.page_cache().seek_data(self.id, place).ok(),
+            wanted,
+            "at {place}"
+        );
         let wanted = Some(find(false)).filter(|_| !past);
-        assert_eq!(self.vm.seek_hole(self.id, place).ok(), wanted, "at {place}");
+        assert_eq!(
+            self.vm.page_cache().seek_hole(self.id, place).ok(),
+            wanted,
+            "at {place}"
+        );
         format!("seek from {place}")
     }
 
@@ -244,8 +270,8 @@ impl<F: Format> World<F> {
     /// between data there are zeroes, and between holes something is stored or was.
     fn seek_in_file(&self, place: u64) {
         let (data, hole) = (
-            self.vm.seek_data(self.id, place),
-            self.vm.seek_hole(self.id, place),
+            self.vm.page_cache().seek_data(self.id, place),
+            self.vm.page_cache().seek_hole(self.id, place),
         );
         if place >= self.size() {
             assert_eq!((data.ok(), hole.ok()), (None, None));
@@ -260,7 +286,11 @@ impl<F: Format> World<F> {
         let hole = hole.expect("the end is one");
         assert!(hole == place || begins == place, "{place}: one of them");
         if hole < self.size() {
-            let ends = self.vm.seek_data(self.id, hole).unwrap_or(self.size());
+            let ends = self
+                .vm
+                .page_cache()
+                .seek_data(self.id, hole)
+                .unwrap_or(self.size());
             assert!(ends > hole && zero(hole, ends), "{place}: {hole}, {ends}");
         }
     }
@@ -268,16 +298,16 @@ impl<F: Format> World<F> {
     /// Everything that can be seen.
     fn check(&self) {
         let mut all = vec![1; self.bytes.len() + 9];
-        let read = self.vm.read_at(self.id, 0, &mut [&mut all]);
+        let read = self.vm.page_cache().read_at(self.id, 0, &mut [&mut all]);
         assert_eq!(read, Ok(self.bytes.len()));
         all.truncate(self.bytes.len());
         let differs = all.iter().zip(&self.bytes).position(|(a, b)| a != b);
         assert_eq!(differs, None, "of {} bytes", all.len());
-        let stats = self.vm.object_stats(self.id).unwrap();
+        let stats = self.vm.page_cache().object_stats(self.id).unwrap();
         assert_eq!(stats.size, self.size());
         if !self.is_file {
             assert_eq!(stats.cached, self.pages.len() as u64);
-            let mount = self.vm.mount_stats(self.mount).unwrap();
+            let mount = self.vm.page_cache().mount_stats(self.mount).unwrap();
             assert_eq!((mount.used, mount.objects), (stats.cached, 1));
         }
         self.vm.audit().unwrap();
@@ -292,7 +322,7 @@ impl<F: Format> World<F> {
             8 => self.store(rng),
             9 if self.is_file => {
                 self.vm.file(self.id).sync().unwrap();
-                assert_eq!(self.vm.object_stats(self.id).unwrap().dirty, 0);
+                assert_eq!(self.vm.page_cache().object_stats(self.id).unwrap().dirty, 0);
                 String::from("sync")
             }
             _ => self.seek(rng),
@@ -301,11 +331,11 @@ impl<F: Format> World<F> {
 
     fn finish(self) {
         self.vm.exit(self.space).unwrap();
-        self.vm.release_object(self.id).unwrap();
-        let mount = self.vm.mount_stats(self.mount).unwrap();
+        self.vm.page_cache().release_object(self.id).unwrap();
+        let mount = self.vm.page_cache().mount_stats(self.mount).unwrap();
         assert_eq!((mount.used, mount.objects), (0, 0));
-        self.vm.release_mount(self.mount).unwrap();
-        assert_eq!(self.vm.mount_stats(self.mount), None);
+        self.vm.page_cache().release_mount(self.mount).unwrap();
+        assert_eq!(self.vm.page_cache().mount_stats(self.mount), None);
         assert_eq!(self.vm.audit().unwrap().objects, 0);
     }
 }
@@ -369,13 +399,14 @@ fn a_file_is_found_in_its_store_when_it_has_ended() {
             world.step(&mut rng);
         }
         world.vm.exit(world.space).unwrap();
-        world.vm.release_object(world.id).unwrap();
+        world.vm.page_cache().release_object(world.id).unwrap();
         let again = world
             .vm
+            .page_cache()
             .begin_file(&FileRequest::stored(STORE, world.size()))
             .unwrap();
         let mut all = vec![1; world.bytes.len()];
-        let read = world.vm.read_at(again, 0, &mut [&mut all]);
+        let read = world.vm.page_cache().read_at(again, 0, &mut [&mut all]);
         assert_eq!(read, Ok(all.len()));
         assert!(all == world.bytes);
     });

@@ -89,7 +89,8 @@ impl<R: ReverseMap> World<R> {
 
     fn new_group(&mut self) {
         let limit = self.any_limit();
-        self.groups.push((self.vm.new_group(limit).unwrap(), limit));
+        self.groups
+            .push((self.vm.page_cache().new_group(limit).unwrap(), limit));
     }
 
     fn any_group(&mut self) -> GroupId {
@@ -167,7 +168,11 @@ impl<R: ReverseMap> World<R> {
             72..80 => {
                 self.vm.load(self.spaces[space].id).unwrap();
                 let bytes = [byte; 4096];
-                match self.vm.write_at(self.file, (index as u64) << 12, &[&bytes]) {
+                match self
+                    .vm
+                    .page_cache()
+                    .write_at(self.file, (index as u64) << 12, &[&bytes])
+                {
                     Ok(written) => {
                         assert_eq!(written, bytes.len());
                         self.file_bytes[index] = byte;
@@ -201,7 +206,7 @@ impl<R: ReverseMap> World<R> {
                 let place = self.rng.below(self.groups.len());
                 let limit = self.any_limit();
                 let group = self.groups[place].0;
-                self.vm.set_group_limit(group, limit).unwrap();
+                self.vm.page_cache().set_group_limit(group, limit).unwrap();
                 self.groups[place].1 = limit;
             }
             95 if self.groups.len() < 6 => self.new_group(),
@@ -221,17 +226,20 @@ impl<R: ReverseMap> World<R> {
         let (group, _) = self.groups.swap_remove(place);
         for space in &self.spaces {
             if self.vm.group_of(space.id) == Some(group) {
-                assert_eq!(self.vm.end_group(group), Err(GroupError::InUse));
+                assert_eq!(
+                    self.vm.page_cache().end_group(group),
+                    Err(GroupError::InUse)
+                );
                 self.vm.set_group(space.id, GroupId::ROOT).unwrap();
             }
         }
-        self.vm.end_group(group).unwrap();
+        self.vm.page_cache().end_group(group).unwrap();
     }
 
     fn audit(&self) {
         self.vm.audit().unwrap();
         for &(group, limit) in &self.groups {
-            let stats = self.vm.group_stats(group).unwrap();
+            let stats = self.vm.page_cache().group_stats(group).unwrap();
             assert!(stats.usage <= limit, "{stats:?}");
             assert_eq!(stats.limit, limit);
         }
@@ -265,10 +273,10 @@ fn run<R: ReverseMap>(options: &str, size: Size, seed: u64, steps: usize) -> Sta
     while let Some(space) = world.spaces.pop() {
         world.vm.exit(space.id).unwrap();
     }
-    world.vm.release_object(world.file).unwrap();
+    world.vm.page_cache().release_object(world.file).unwrap();
     for &(group, _) in &world.groups {
-        assert_eq!(world.vm.group_stats(group).unwrap().usage, 0);
-        world.vm.end_group(group).unwrap();
+        assert_eq!(world.vm.page_cache().group_stats(group).unwrap().usage, 0);
+        world.vm.page_cache().end_group(group).unwrap();
     }
     world.vm.audit().unwrap();
     stats

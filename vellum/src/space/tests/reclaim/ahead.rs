@@ -75,7 +75,7 @@ fn neighbours_stay_in_swap_when_memory_is_short() {
 fn neighbours_stay_in_swap_when_their_group_is_near_its_limit() {
     let vm: TestVm<ByRegions> = vm_of("reclaim=on,groups=on", 4000);
     vm.swap_on(SWAP).unwrap();
-    let group = vm.new_group(640).unwrap();
+    let group = vm.page_cache().new_group(640).unwrap();
     let (space, start) = (vm.begin_space().unwrap(), Vpn(0x4000));
     vm.set_group(space, group).unwrap();
     let request = MapRequest::anonymous(1000, RW).at(Placement::Fixed(start));

@@ -91,7 +91,7 @@ fn pages_of_objects_stay<R: ReverseMap>() {
             vm.audit().unwrap();
         }
         assert!((0..8).all(|index| is_cached(&vm, file, index)), "{options}");
-        let is_cut = vm.set_size(file, 4 << 12);
+        let is_cut = vm.page_cache().set_size(file, 4 << 12);
         assert_eq!(is_cut, Ok(()), "{options}: a locked page may be cut off");
         vm.audit().unwrap();
     }

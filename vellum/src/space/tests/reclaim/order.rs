@@ -6,7 +6,7 @@ use crate::space::Advice;
 /// A file of `pages` pages, all of them read once.
 fn read_file(vm: &TestVm<ByRegions>, store: u64, pages: u64) -> ObjectId {
     let file = vm.stored_pages(store, pages).unwrap();
-    vm.prefetch(file, 0, pages * PAGE).unwrap();
+    vm.page_cache().prefetch(file, 0, pages * PAGE).unwrap();
     file
 }
 
@@ -20,13 +20,13 @@ fn after_a_time_without_reclaim_the_oldest_pages_leave_first() {
         let vm: TestVm<ByRegions> = vm_of(&options, 400);
         for round in 0..20 {
             let file = read_file(&vm, STORE + round, REUSED);
-            vm.release_object(file).unwrap();
+            vm.page_cache().release_object(file).unwrap();
         }
         let reused = read_file(&vm, STORE + 100, REUSED);
         let old = read_file(&vm, STORE + 101, OLD);
         let left = vm.reclaim_pages(1);
         assert!(left > 0 && left < REUSED, "{options}: {left}");
-        vm.release_object(reused).unwrap();
+        vm.page_cache().release_object(reused).unwrap();
         let young = read_file(&vm, STORE + 102, REUSED);
         let left = vm.reclaim_pages(OLD / 2);
         assert!(left >= OLD / 2, "{options}: {left}");

@@ -142,7 +142,7 @@ fn a_superpage_that_is_used_stays_whole<R: ReverseMap>(options: &str) {
     let space = filled(&vm, 1);
     let take = |page| {
         let frame = vm.translate(space, at(page)).unwrap().0;
-        vm.take(
+        vm.page_cache().take(
             Unpinned::at_door(),
             frame,
             PageKind::SwapBacked,
@@ -278,7 +278,7 @@ fn a_superpage_that_cannot_be_split_for_want_of_memory_stays_and_leaves_later() 
     let (site, after) = (Site::SlabFrame, 0);
     vm.memory().inject(Some(FailAt { site, after }));
     let first = vm.translate(space, at(0)).unwrap().0;
-    let taken = vm.take(
+    let taken = vm.page_cache().take(
         Unpinned::at_door(),
         first,
         PageKind::SwapBacked,
@@ -319,7 +319,7 @@ impl<R: ReverseMap> Evictor for FindsNobody<'_, R> {
     }
 
     fn is_unused(&self, page: Pfn) -> bool {
-        self.0.is_unused(page)
+        self.0.page_cache().is_unused(page)
     }
 
     fn can_swap(&self) -> bool {
@@ -331,7 +331,7 @@ impl<R: ReverseMap> Evictor for FindsNobody<'_, R> {
     fn wait_for_pins(&self, _: Unpinned<'_>) {}
 
     fn reclaim_ended(&self) -> u32 {
-        self.0.reclaim_ended()
+        self.0.page_cache().reclaim_ended()
     }
 
     fn wait_for_reclaimer(&self, _: Unpinned<'_>, _ended: u32) -> bool {
@@ -374,22 +374,25 @@ fn a_group_with_superpages_keeps_its_limit() {
         for aging in aging() {
             let options = std::format!("{aging},groups=on,{superpages}");
             let vm: TestVm<Family> = swapping(&options, 4096);
-            let group = vm.new_group(700).unwrap();
+            let group = vm.page_cache().new_group(700).unwrap();
             let space = vm.begin_space().unwrap();
             vm.set_group(space, group).unwrap();
             let request = MapRequest::anonymous(4 * PAGES, RW).at(Placement::Fixed(at(0)));
             vm.map(space, &request).unwrap();
             fill(&vm, space, 0, 0);
             let first = if superpages == EAGER { PAGES } else { 1 };
-            assert_eq!(vm.group_stats(group).unwrap().usage, first);
+            assert_eq!(vm.page_cache().group_stats(group).unwrap().usage, first);
             for page in 0..4 * PAGES {
                 fill(&vm, space, page, 0);
-                assert!(vm.group_stats(group).unwrap().usage <= 700, "page {page}");
+                assert!(
+                    vm.page_cache().group_stats(group).unwrap().usage <= 700,
+                    "page {page}"
+                );
             }
             vm.audit().unwrap();
             (0..4 * PAGES).for_each(|page| check_page(&vm, space, page, 0));
             vm.exit(space).unwrap();
-            assert_eq!(vm.group_stats(group).unwrap().usage, 0);
+            assert_eq!(vm.page_cache().group_stats(group).unwrap().usage, 0);
             vm.audit().unwrap();
         }
     }

@@ -25,6 +25,7 @@ impl Files {
         let more = (1..count).map(|file| {
             world
                 .vm
+                .page_cache()
                 .begin_file(&FileRequest::stored(STORE + file, 0))
                 .unwrap()
         });
@@ -46,7 +47,11 @@ impl Files {
     fn append(&mut self, file: usize) -> u64 {
         let data = vec![7; (CALL * PAGE) as usize];
         let place = self.written[file] * PAGE;
-        let written = self.world.vm.write_at(self.ids[file], place, &[&data]);
+        let written = self
+            .world
+            .vm
+            .page_cache()
+            .write_at(self.ids[file], place, &[&data]);
         assert_eq!(written, Ok(data.len()));
         self.written[file] += CALL;
         let given = self.world.given();
@@ -55,7 +60,12 @@ impl Files {
     }
 
     fn dirty_of(&self, file: usize) -> u64 {
-        self.world.vm.object_stats(self.ids[file]).unwrap().dirty
+        self.world
+            .vm
+            .page_cache()
+            .object_stats(self.ids[file])
+            .unwrap()
+            .dirty
     }
 
     fn dirty(&self) -> u64 {
@@ -64,7 +74,7 @@ impl Files {
 
     /// Loads a space of a new group.
     fn in_group(&self, limit: u64) -> (GroupId, SpaceId) {
-        let group = self.world.vm.new_group(limit).unwrap();
+        let group = self.world.vm.page_cache().new_group(limit).unwrap();
         let space = self.world.vm.begin_space().unwrap();
         self.world.vm.set_group(space, group).unwrap();
         self.world.vm.load(space).unwrap();
@@ -75,18 +85,18 @@ impl Files {
     fn end(&self, group: GroupId, space: SpaceId) {
         self.world.vm.load(self.home).unwrap();
         self.world.vm.exit(space).unwrap();
-        self.world.vm.end_group(group).unwrap();
+        self.world.vm.page_cache().end_group(group).unwrap();
         self.world.vm.audit().unwrap();
     }
 
     fn dirty_in(&self, group: GroupId) -> u64 {
         self.world.vm.audit().unwrap();
-        self.world.vm.group_stats(group).unwrap().dirty
+        self.world.vm.page_cache().group_stats(group).unwrap().dirty
     }
 
     fn finish(self) {
         for &id in &self.ids {
-            self.world.vm.release_object(id).unwrap();
+            self.world.vm.page_cache().release_object(id).unwrap();
         }
         assert_eq!(self.world.vm.audit().unwrap().objects, 0);
     }
@@ -174,8 +184,8 @@ fn what_is_dirty_counts_where_it_becomes_clean_in_whatever_way() {
         for (file, &id) in files.ids.iter().enumerate() {
             match (round + file) % 3 {
                 0 => assert!(vm.file(id).sync().unwrap() > 0),
-                1 => vm.set_size(id, 0).unwrap(),
-                _ => while vm.write_back(id, 100).unwrap() > 0 {},
+                1 => vm.page_cache().set_size(id, 0).unwrap(),
+                _ => while vm.page_cache().write_back(id, 100).unwrap() > 0 {},
             }
         }
         files.world.given();
@@ -204,7 +214,12 @@ fn a_group_has_no_more_than_a_fifth_of_its_limit_dirty() {
     assert_eq!(files.dirty_in(group), dirty);
     assert_eq!(files.dirty(), dirty + 10 * CALL);
     // What may be dirty changes with the limit.
-    files.world.vm.set_group_limit(group, 2000).unwrap();
+    files
+        .world
+        .vm
+        .page_cache()
+        .set_group_limit(group, 2000)
+        .unwrap();
     files.world.vm.load(inside).unwrap();
     while files.dirty_in(group) + CALL <= 200 {
         assert_eq!(files.append(0), 0);

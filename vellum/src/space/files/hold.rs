@@ -25,6 +25,12 @@ pub(in crate::space) struct HeldPages<'a, P: Platform> {
 }
 
 impl<P: Platform> HeldPages<'_, P> {
+    /// Whose pages they are.
+    #[inline]
+    pub(super) fn object(&self) -> &Object {
+        self.object
+    }
+
     /// Lets go of them, by a caller who is pinned.
     pub(super) fn let_go(mut self, pin: &Pin<'_>) {
         self.unlock(pin);

@@ -2,6 +2,7 @@
 
 use core::ops::Range;
 
+use super::hold::HeldPages;
 use crate::ObjectId;
 use crate::object::Object;
 use crate::platform::Platform;
@@ -36,28 +37,29 @@ impl<P: Platform> PageCache<'_, P> {
     ) -> Result<(), FileError> {
         loop {
             let from = self.page_of(object.size().min(size));
-            let _held = self.hold_pages(unpinned.reborrow(), object, from..u64::MAX);
+            let held = self.hold_pages(unpinned.reborrow(), object, from..u64::MAX);
             let old = object.size();
             if self.page_of(old) < from {
                 // Somebody cut it before the range was ours.
                 continue;
             }
             if size > old {
-                self.clear_tail(unpinned, object, handle, old)?;
+                self.clear_tail(unpinned, &held, handle, old)?;
                 self.objects.extend_to(object, (size, self.pages_for(size)));
                 return Ok(());
             }
-            return self.shorten(unpinned, object, handle, size);
+            return self.shorten(unpinned, &held, handle, size);
         }
     }
 
     fn shorten(
         &self,
         mut unpinned: Unpinned<'_>,
-        object: &Object,
+        held: &HeldPages<'_, P>,
         handle: u32,
         size: u64,
     ) -> Result<(), FileError> {
+        let object = held.object();
         let tail = self.within_page(size);
         if tail != 0 {
             self.fetch_if_stored(unpinned.reborrow(), object, handle, self.page_of(size))?;
@@ -67,11 +69,11 @@ impl<P: Platform> PageCache<'_, P> {
         self.objects.set_size_then(object, (size, pages), || {
             // Pages first: a private copy made meanwhile came from a
             // page that was still there, and is found afterwards.
-            self.drop_pages(unpinned.reborrow(), handle, pages..u64::MAX);
+            self.drop_pages(unpinned.reborrow(), held, handle, pages..u64::MAX);
             self.mappings.zap_copies(handle, pages);
         });
-        self.clear_tail(unpinned.reborrow(), object, handle, size)?;
-        self.discard(unpinned, object, handle, pages..u64::MAX)
+        self.clear_tail(unpinned.reborrow(), held, handle, size)?;
+        self.discard(unpinned, held, handle, pages..u64::MAX)
     }
 
     /// [`File::punch_hole`](crate::space::File::punch_hole).
@@ -96,7 +98,7 @@ impl<P: Platform> PageCache<'_, P> {
             return Ok(());
         }
         let (first, last) = (self.page_of(offset), self.pages_for(end));
-        let _held = self.hold_pages(unpinned.reborrow(), object, first..last);
+        let held = self.hold_pages(unpinned.reborrow(), object, first..last);
         let whole = self.pages_for(offset)..self.page_of(end);
         for edge in self.edges(offset..end).into_iter().flatten() {
             if edge.0 < object.pages() {
@@ -106,14 +108,14 @@ impl<P: Platform> PageCache<'_, P> {
         let _cut = object.cuts.cut();
         for (index, part) in self.edges(offset..end).into_iter().flatten() {
             if index < object.pages() {
-                self.clear_part(unpinned.reborrow(), object, handle, index, part)?;
+                self.clear_part(unpinned.reborrow(), &held, handle, index, part)?;
             }
         }
         if whole.is_empty() {
             return Ok(());
         }
-        self.drop_pages(unpinned.reborrow(), handle, whole.clone());
-        self.discard(unpinned, object, handle, whole)
+        self.drop_pages(unpinned.reborrow(), &held, handle, whole.clone());
+        self.discard(unpinned, &held, handle, whole)
     }
 
     /// The pages of which `bytes` are a part and not the whole, with the part.
@@ -132,14 +134,14 @@ impl<P: Platform> PageCache<'_, P> {
     fn discard(
         &self,
         mut unpinned: Unpinned<'_>,
-        object: &Object,
+        held: &HeldPages<'_, P>,
         handle: u32,
         pages: Range<u64>,
     ) -> Result<(), FileError> {
-        if let crate::object::ObjectKind::File { store } = object.kind() {
+        if let crate::object::ObjectKind::File { store } = held.object().kind() {
             let platform = self.memory.unpinned_platform(unpinned.reborrow())?;
             platform.discard_pages(store, pages.clone())?;
-            self.drop_pages(unpinned, handle, pages);
+            self.drop_pages(unpinned, held, handle, pages);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@
 
 use core::ops::Range;
 
+use super::hold::HeldPages;
 use crate::addr::Pfn;
 use crate::frame::{Frame, Kind};
 use crate::object::{ObjectId, PageLock, RUN_PAGES, run_length};
@@ -56,9 +57,19 @@ impl<P: Platform> PageCache<'_, P> {
         NextPage::Page(index, lock)
     }
 
-    /// Takes every page of `range` out of an object, whose range the caller holds or
-    /// which has no user.
-    pub(super) fn drop_pages(&self, mut unpinned: Unpinned<'_>, handle: u32, range: Range<u64>) {
+    /// Takes every page of `range`, which is held, out of an object.
+    pub(super) fn drop_pages(
+        &self,
+        unpinned: Unpinned<'_>,
+        _held: &HeldPages<'_, P>,
+        handle: u32,
+        range: Range<u64>,
+    ) {
+        self.drop_all(unpinned, handle, range);
+    }
+
+    /// The same if the range is held, or the object has no user.
+    fn drop_all(&self, mut unpinned: Unpinned<'_>, handle: u32, range: Range<u64>) {
         if self.has_huge() {
             (self.objects).end_run(&self.memory, &self.pin_by(&unpinned), handle, &range);
         }
@@ -77,7 +88,7 @@ impl<P: Platform> PageCache<'_, P> {
         }
     }
 
-    /// [`Vm::drop_pages`] of those in memory.
+    /// [`PageCache::drop_all`] of those in memory.
     fn drop_cached(&self, mut unpinned: Unpinned<'_>, handle: u32, mut range: Range<u64>) {
         let mut spins = 0;
         loop {
@@ -187,7 +198,7 @@ impl<P: Platform> PageCache<'_, P> {
         if done.error.is_some() {
             self.events(&self.pin_by(&unpinned)).lost_objects.bump();
         }
-        self.drop_pages(unpinned.reborrow(), handle, 0..u64::MAX);
+        self.drop_all(unpinned.reborrow(), handle, 0..u64::MAX);
         self.objects.retire(&self.pin_by(&unpinned), handle);
     }
 }

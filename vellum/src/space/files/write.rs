@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use super::buffers::Sources;
-use super::hold::{HeldWrite, Start};
+use super::hold::{HeldPages, HeldWrite, Start};
 use super::parts::Filling;
 use crate::ObjectId;
 use crate::addr::Pfn;
@@ -103,7 +103,7 @@ impl<P: Platform> PageCache<'_, P> {
         let (offset, old_end) = (bytes.start, object.size());
         if offset > old_end && !bytes.is_empty() {
             self.with_room_beside(caller.unpinned(), &pages, |unpinned| {
-                self.clear_tail(unpinned, object, id.handle, old_end)
+                self.clear_tail(unpinned, &pages, id.handle, old_end)
             })?;
         }
         let mut rest = Rest { bytes, at: 0 };
@@ -401,7 +401,7 @@ impl<P: Platform> PageCache<'_, P> {
     pub(super) fn clear_tail(
         &self,
         unpinned: Unpinned<'_>,
-        object: &Object,
+        held: &HeldPages<'_, P>,
         handle: u32,
         size: u64,
     ) -> Result<(), FileError> {
@@ -411,23 +411,24 @@ impl<P: Platform> PageCache<'_, P> {
         }
         self.clear_part(
             unpinned,
-            object,
+            held,
             handle,
             self.page_of(size),
             start..self.memory.frame_size(),
         )
     }
 
-    /// Zeroes a part of a page, which the caller holds. A page that is in a store or in swap is
+    /// Zeroes a part of a page that is held. A page that is in a store or in swap is
     /// read first; one of shared memory that is nowhere is zero already.
     pub(super) fn clear_part(
         &self,
         mut unpinned: Unpinned<'_>,
-        object: &Object,
+        held: &HeldPages<'_, P>,
         handle: u32,
         index: u64,
         part: Range<usize>,
     ) -> Result<(), FileError> {
+        let object = held.object();
         self.fetch_if_stored(unpinned.reborrow(), object, handle, index)?;
         let pin = self.pin_by(&unpinned);
         let mut frame = [Pfn::NONE];

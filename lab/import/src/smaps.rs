@@ -13,141 +13,18 @@
 
 use std::collections::HashMap;
 
-use crate::feed::ABSURD;
 use crate::report::{Place, Report};
 use crate::{Format, ImportError, Input, Watch, each_as, notes};
 use vellum_record::Sink;
-use vellum_trace::{Access, Event, EventKind, File, FileId, MapOrigin, Prot, Task, TaskId};
+pub use vellum_record::smaps::looks_like;
+use vellum_record::smaps::{Mapping, size};
+use vellum_trace::{Event, EventKind, File, FileId, Task, TaskId};
 
-const PAGE: u64 = 4096;
 /// Pages that are touched at most, 64 GiB of them: a line can tell more than memory has, and each page
 /// is an event.
 const MOST_PAGES: u64 = 1 << 24;
 /// Where addresses of programs end.
 const USER_END: u64 = 1 << 56;
-
-const READ: u8 = 1;
-const WRITE: u8 = 2;
-const EXECUTE: u8 = 4;
-
-/// A mapping, and sizes of what is there of it, in bytes.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Mapping {
-    start: u64,
-    end: u64,
-    prot: u8,
-    shared: bool,
-    offset: u64,
-    device: u32,
-    inode: u64,
-    name: String,
-    resident: u64,
-    anonymous: u64,
-    dirty: u64,
-    huge: u64,
-    hugetlb: u64,
-    swapped: u64,
-}
-
-impl Mapping {
-    /// The first line of one.
-    fn parse(line: &str) -> Option<Mapping> {
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        let (start, end) = (number(start)?, number(end)?);
-        let mut words = rest.splitn(5, ' ');
-        let rights = words.next()?.as_bytes();
-        let right = |at: usize, letter, bit| match rights.get(at) {
-            Some(found) if *found == letter => Some(bit),
-            Some(b'-') => Some(0),
-            _ => None,
-        };
-        let prot = right(0, b'r', READ)? | right(1, b'w', WRITE)? | right(2, b'x', EXECUTE)?;
-        let shared = match rights.get(3..) {
-            Some(b"s") => true,
-            Some(b"p") => false,
-            _ => return None,
-        };
-        let offset = number(words.next()?).filter(|offset| *offset < ABSURD)?;
-        let (major, minor) = words.next()?.split_once(':')?;
-        let (major, minor) = (number(major)?, number(minor)?);
-        let inode = words.next()?.parse().ok()?;
-        let name = words.next().unwrap_or("").trim().to_owned();
-        let is_whole = start < end && (start | end | offset) % PAGE == 0;
-        let is_device = major < 1 << 12 && minor < 1 << 20;
-        (is_whole && is_device).then(|| Mapping {
-            start,
-            end,
-            prot,
-            shared,
-            offset,
-            device: (major << 20 | minor) as u32,
-            inode,
-            name,
-            ..Mapping::default()
-        })
-    }
-
-    /// A line about it. False: it is none.
-    fn take(&mut self, line: &str) -> bool {
-        let Some((key, value)) = size(line) else {
-            return false;
-        };
-        let part = match key {
-            "Rss" => &mut self.resident,
-            "Anonymous" => &mut self.anonymous,
-            "Shared_Dirty" | "Private_Dirty" => &mut self.dirty,
-            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => &mut self.huge,
-            "Shared_Hugetlb" | "Private_Hugetlb" => &mut self.hugetlb,
-            "Swap" => &mut self.swapped,
-            _ => return true,
-        };
-        *part = part.saturating_add(value);
-        true
-    }
-
-    fn pages(&self) -> u64 {
-        (self.end - self.start) / PAGE
-    }
-
-    /// How many pages were written, and how many only read.
-    fn touched(&self) -> (u64, u64) {
-        let written = match self.shared {
-            true => self.dirty,
-            false => self.anonymous,
-        };
-        let written = (written.saturating_add(self.hugetlb) / PAGE).min(self.pages());
-        let there = (self.resident.saturating_add(self.hugetlb) / PAGE).min(self.pages());
-        (written, there.saturating_sub(written))
-    }
-
-    fn is_stack(&self) -> bool {
-        self.name == "[stack]"
-    }
-
-    fn is_of_file(&self) -> bool {
-        self.inode != 0
-    }
-}
-
-/// `Rss:   8 kB`, in bytes. Lines without a unit count as nothing.
-fn size(line: &str) -> Option<(&str, u64)> {
-    let (key, value) = line.split_once(':')?;
-    let is_key = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    if key.is_empty() || !key.chars().all(is_key) {
-        return None;
-    }
-    match value.trim().strip_suffix(" kB") {
-        Some(kib) => Some((key, kib.trim().parse::<u64>().ok()?.saturating_mul(1024))),
-        None => matches!(key, "VmFlags" | "THPeligible" | "ProtectionKey").then_some((key, 0)),
-    }
-}
-
-/// Whether a line is one of smaps.
-pub fn looks_like(line: &str) -> bool {
-    Mapping::parse(line).is_some() || size(line).is_some()
-}
 
 /// Imports the inputs, each as a process of its own.
 pub fn import(
@@ -261,11 +138,8 @@ fn write(
         parent: None,
     });
     // The program is the first file that can be executed.
-    let is_text = |one: &&Mapping| one.is_of_file() && one.prot & EXECUTE != 0;
-    let program = mappings
-        .iter()
-        .find(is_text)
-        .map_or("smaps", |one| &one.name);
+    let program = mappings.iter().find(|one| one.is_text());
+    let program = program.map_or("smaps", |one| &one.name);
     let program = program.rsplit('/').next().unwrap_or(program);
     header.strings.push(program.chars().take(15).collect());
     let name = header.strings.len() as u32 - 1;
@@ -280,53 +154,7 @@ fn write(
     put(sink, EventKind::Exec { name })?;
     for mapping in mappings {
         let file = mapping.is_of_file().then(|| file_of(mapping, sink, files));
-        let (written, read) = mapping.touched();
-        // Rights can have been taken away since.
-        let needed = if written > 0 { WRITE } else { 0 } | if read > 0 { READ } else { 0 };
-        let address = mapping.start;
-        let length = mapping.end - mapping.start;
-        put(
-            sink,
-            EventKind::Map {
-                address,
-                length,
-                prot: Prot(mapping.prot | needed),
-                shared: mapping.shared,
-                grows_down: mapping.is_stack(),
-                file,
-                offset: if file.is_some() { mapping.offset } else { 0 },
-                origin: MapOrigin::Exec,
-            },
-        )?;
-        let first = match mapping.is_stack() {
-            true => mapping.pages() - (written + read),
-            false => 0,
-        };
-        for nth in 0..written + read {
-            let access = if nth < written {
-                Access::Write
-            } else {
-                Access::Read
-            };
-            let fault = EventKind::Fault {
-                address: address + (first + nth) * PAGE,
-                access,
-                kernel: false,
-                present: false,
-            };
-            put(sink, fault)?;
-        }
-        if mapping.prot & needed != needed {
-            let prot = Prot(mapping.prot);
-            put(
-                sink,
-                EventKind::Protect {
-                    address,
-                    length,
-                    prot,
-                },
-            )?;
-        }
+        mapping.tell(file, &mapping.made_up(), &mut |kind| put(sink, kind))?;
     }
     Ok(())
 }
@@ -354,54 +182,4 @@ fn file_of(
         .size
         .max(mapping.offset + (mapping.end - mapping.start));
     id
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_come_apart() {
-        let line = "7f00a000-7f00c000 r-xp 00002000 fe:01 247278                     /usr/bin/a b";
-        let mut mapping = Mapping::parse(line).unwrap();
-        assert_eq!((mapping.start, mapping.end), (0x7f00_a000, 0x7f00_c000));
-        assert_eq!((mapping.prot, mapping.shared), (READ | EXECUTE, false));
-        assert_eq!((mapping.offset, mapping.device), (0x2000, 0xfe << 20 | 1));
-        assert_eq!(
-            (mapping.inode, mapping.name.as_str()),
-            (247_278, "/usr/bin/a b")
-        );
-        for line in [
-            "Rss:      8 kB",
-            "Anonymous:   4 kB",
-            "VmFlags: rd ex",
-            "THPeligible:    0",
-        ] {
-            assert!(looks_like(line) && mapping.take(line), "{line}");
-        }
-        assert_eq!(mapping.touched(), (1, 1));
-        let anonymous = Mapping::parse("1000-3000 ---s 00000000 00:00 0").unwrap();
-        assert_eq!(
-            (anonymous.prot, anonymous.shared, anonymous.name.as_str()),
-            (0, true, "")
-        );
-    }
-
-    #[test]
-    fn other_lines_do_not() {
-        for line in [
-            "",
-            "1000-3000",
-            "3000-1000 rw-p 00000000 00:00 0",
-            "1000-3001 rw-p 00000000 00:00 0",
-            "1000-3000 rwp 00000000 00:00 0",
-            "1000-3000 rw-q 00000000 00:00 0",
-            "1000-3000 rw-p 00000000 0000 0",
-            "563ebaa00000-563ebc99e000(  31.617 MiB): 1",
-            "monitoring_start: 0 ns",
-            "Rss: many kB",
-        ] {
-            assert!(!looks_like(line), "{line}");
-        }
-    }
 }

@@ -15,6 +15,7 @@ use crate::error::RecordError;
 const PR_SET_THP_DISABLE: libc::c_int = 41;
 
 /// A started command that waits for [`Child::release`].
+#[derive(Debug)]
 pub struct Child {
     pid: libc::pid_t,
     go: Option<OwnedFd>,

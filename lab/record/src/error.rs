@@ -91,6 +91,9 @@ pub enum RecordError {
         /// What the system said.
         source: io::Error,
     },
+    /// Running processes cannot be recorded.
+    #[error("{0}")]
+    Target(String),
     /// Events were lost.
     #[error(
         "{lost} events were lost because the kernel's buffer was full: record again with \

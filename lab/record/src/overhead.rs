@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::error::RecordError;
-use crate::run::{Run, run_plain, run_recorded};
 use crate::spool::Spool;
 use crate::tracefs::Tracefs;
 use crate::tracepoint;
+use crate::watch::{Events, Run, run_plain, run_recorded};
+use crate::write::buffer_bytes;
 use vellum_terminal::progress::Interrupt;
 
 /// A measured ratio with its 95 % interval.
@@ -58,7 +59,14 @@ pub fn measure_overhead(
         }
         let run = if recorded {
             let spool = Spool::create(directory).map_err(RecordError::io("cannot write"))?;
-            let mut run = run_recorded(command, &layouts, buffer, spool, None, interrupt)?;
+            let events = Events {
+                layouts: &layouts,
+                buffer: buffer_bytes(buffer),
+                spool,
+                marks: None,
+                duration: None,
+            };
+            let mut run = run_recorded(command, events, interrupt)?;
             if let Some(why) = run.recorded.as_mut().and_then(|it| it.spool.take_cut()) {
                 return Err(RecordError::io("cannot keep the recorded events")(why));
             }
@@ -68,7 +76,8 @@ pub fn measure_overhead(
         };
         succeeded(&run, &command[0].to_string_lossy())?;
         let name = if recorded { "recorded" } else { "plain" };
-        let (elapsed, cpu) = (run.seconds, run.ending.cpu_seconds + run.recorder_seconds);
+        let cpu_seconds = run.ending.map_or(0.0, |ending| ending.cpu_seconds);
+        let (elapsed, cpu) = (run.seconds, cpu_seconds + run.recorder_seconds);
         note(&format!(
             "{name:<8} {elapsed:9.3} s elapsed {cpu:9.3} s CPU"
         ));
@@ -97,9 +106,9 @@ pub fn measure_overhead(
 }
 
 fn succeeded(run: &Run, what: &str) -> Result<(), RecordError> {
-    match run.ending.exit_code() {
-        0 => Ok(()),
-        code => Err(RecordError::Command {
+    match run.ending.map(|ending| ending.exit_code()) {
+        None | Some(0) => Ok(()),
+        Some(code) => Err(RecordError::Command {
             command: what.to_owned(),
             source: std::io::Error::other(format!("it ended with exit code {code}")),
         }),

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use crate::clock::monotonic_ns;
 use crate::error::{RecordError, is_root};
 use crate::perf::{self, Attr, Ring, flag};
 use crate::spool::Spool;
@@ -200,17 +201,6 @@ impl Drain {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
-}
-
-/// Nanoseconds of the clock that records carry.
-fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the struct outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Opens an event with `flags` and records of context switches. If that is refused, but

@@ -7,10 +7,11 @@
 
 mod io;
 mod maps;
+mod running;
 mod stopwatch;
 mod tasks;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
 use crate::accesses::Used;
@@ -91,6 +92,8 @@ impl Live {
 enum Scope {
     /// Those of this process and its descendants, from its `exec` on.
     Command(u32),
+    /// Those of processes that ran when the recording began, and of their descendants.
+    Running,
     /// Everybody's, from the first record on.
     Everyone,
 }
@@ -110,6 +113,8 @@ pub struct Translator<'a> {
     /// The children of each live task; their creation may not have been written.
     owed: HashMap<TaskId, Vec<u32>>,
     names: HashMap<String, u32>,
+    /// Processes whose state has not been read yet: what they do to their memory is in it.
+    unread: HashSet<u32>,
     files: Files,
     /// Lengths of attached shared-memory segments, by process and address.
     attached: HashMap<(u32, u64), u64>,
@@ -165,6 +170,7 @@ impl<'a> Translator<'a> {
             newborn: HashMap::new(),
             owed: HashMap::new(),
             names: HashMap::new(),
+            unread: HashSet::new(),
             files: Files::default(),
             attached: HashMap::new(),
             stopwatch,
@@ -331,9 +337,16 @@ impl<'a> Translator<'a> {
 
     /// Writes an event of a live task, after its creation.
     fn emit(&mut self, tid: u32, kind: EventKind) -> Result<(), RecordError> {
-        let Some(task) = self.live.get(&tid).map(|live| live.id) else {
+        let Some((task, process)) = self.live.get(&tid).map(|live| (live.id, live.process)) else {
             return Ok(());
         };
+        let is_of_tasks = matches!(
+            kind,
+            EventKind::Create { .. } | EventKind::Exit | EventKind::Wait { .. }
+        );
+        if !is_of_tasks && self.unread.contains(&process) {
+            return Ok(());
+        }
         self.deliver(tid)?;
         self.write(task, kind)
     }

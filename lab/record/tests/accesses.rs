@@ -7,7 +7,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::Duration;
 
-use vellum_record::{Marks, Options, check_permission, record};
+use vellum_record::{Marks, Options, Target, check_permission, record};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_testing::{Scratch, recording_permitted};
 use vellum_trace::{AccessMarks, EventKind, TraceReader};
@@ -59,7 +59,8 @@ fn samples_tell_what_a_program_goes_on_using_from_what_it_has() {
     let place_is = format!("{PLACE}={place}");
     let words = ["env", &place_is, this.to_str().unwrap(), "--exact", name];
     let options = Options {
-        command: words.iter().map(Into::into).collect(),
+        target: Target::Command(words.iter().map(Into::into).collect()),
+        duration: None,
         output: output.clone().into(),
         buffer: 8 << 20,
         allow_lost: false,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-use vellum_record::{Options, Recording, check_permission, record};
+use vellum_record::{Options, Recording, Target, check_permission, record};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_testing::{Scratch, recording_permitted};
 use vellum_trace::model::Model;
@@ -18,7 +18,8 @@ const CLONE_VFORK: u64 = 0x4000;
 
 fn record_to(output: &str, command: &[&str]) -> Recording {
     let options = Options {
-        command: command.iter().map(Into::into).collect(),
+        target: Target::Command(command.iter().map(Into::into).collect()),
+        duration: None,
         output: output.into(),
         buffer: 8 << 20,
         allow_lost: false,
@@ -276,7 +277,8 @@ fn a_failed_recording_leaves_nothing_behind() {
     }
     let scratch = Scratch::new("record-failed");
     let options = Options {
-        command: vec!["/nonexistent/command".into()],
+        target: Target::Command(vec!["/nonexistent/command".into()]),
+        duration: None,
         output: scratch.path("t.vellum").into(),
         buffer: 1 << 16,
         allow_lost: false,
@@ -290,14 +292,16 @@ fn a_failed_recording_leaves_nothing_behind() {
     assert!(error.contains("/nonexistent/command"), "{error}");
     // A buffer far too small for a burst of faults loses events.
     let burst = Options {
-        command: [
-            "sh",
-            "-c",
-            "dd if=/dev/zero of=/dev/null bs=256M count=1 2>&1",
-        ]
-        .iter()
-        .map(Into::into)
-        .collect(),
+        target: Target::Command(
+            [
+                "sh",
+                "-c",
+                "dd if=/dev/zero of=/dev/null bs=256M count=1 2>&1",
+            ]
+            .iter()
+            .map(Into::into)
+            .collect(),
+        ),
         ..options
     };
     match record(&burst, &Interrupt::manual()) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use vellum_record::{Options, check_permission, record};
+use vellum_record::{Options, Target, check_permission, record};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_testing::{Scratch, recording_permitted};
 use vellum_trace::{EventKind, TraceReader};
@@ -61,7 +61,8 @@ fn every_byte_that_calls_move_to_and_from_a_tmpfs_is_in_the_trace() {
     let output = scratch.path("t.vellum");
     let command = ["sh", "-c", SCRIPT, "sh", &place.0];
     let options = Options {
-        command: command.iter().map(Into::into).collect(),
+        target: Target::Command(command.iter().map(Into::into).collect()),
+        duration: None,
         output: output.clone().into(),
         buffer: 8 << 20,
         allow_lost: false,

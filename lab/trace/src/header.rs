@@ -25,10 +25,26 @@ pub struct Header {
     /// Accessed marks were sampled, and how
     /// ([`EventKind::Accessed`](crate::EventKind::Accessed)).
     pub accesses: Option<Accesses>,
+    /// How many of the first events make the state with which the trace begins: nobody did
+    /// these while it was recorded. 0 where it begins with an empty one.
+    pub beginning: u64,
+    /// Memory groups (memory cgroups) of the recorded processes, as far as they have limits.
+    pub groups: Vec<MemoryGroup>,
     /// Number of events in the trace. Set by the writer.
     pub events: u64,
     /// Time of the last event in microseconds. Set by the writer.
     pub duration_us: u64,
+}
+
+/// A memory group of recorded processes, as it was when the recording began.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemoryGroup {
+    /// Its directory in the hierarchy of groups.
+    pub path: String,
+    /// The least limit in bytes, of its own and of the groups above it.
+    pub limit: u64,
+    /// Bytes that were charged to it.
+    pub used: u64,
 }
 
 /// How accessed marks were sampled.
@@ -77,8 +93,9 @@ pub struct Task {
     /// The id of its process (thread group) when it was recorded.
     pub process: u32,
     /// Who created it. `None`: it was there when the trace begins, with an
-    /// empty address space of its own that its first events fill. A recording
-    /// has one such task; a cut can have several.
+    /// empty address space of its own that its first events fill. The recording
+    /// of a command has one such task; a cut, or a recording of running processes, can
+    /// have several.
     pub parent: Option<TaskId>,
 }
 

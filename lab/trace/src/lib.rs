@@ -92,7 +92,7 @@ mod writer;
 
 pub use error::TraceError;
 pub use event::{Access, Event, EventKind, FileId, MapOrigin, Prot, TaskId};
-pub use header::{AccessMarks, Accesses, Environment, File, Header, Task};
+pub use header::{AccessMarks, Accesses, Environment, File, Header, MemoryGroup, Task};
 pub use reader::{Events, EventsAndAccesses, TraceReader};
 pub use streams::Streams;
 pub use writer::{DEFAULT_LEVEL, TraceWriter};

@@ -7,7 +7,7 @@
 
 use crate::column::{ColumnError, ColumnWriter, Columns, Packing};
 use crate::event::TaskId;
-use crate::header::{AccessMarks, Accesses, Environment, File, Header, Task};
+use crate::header::{AccessMarks, Accesses, Environment, File, Header, MemoryGroup, Task};
 use crate::varint::{self, Cursor, zigzag};
 
 const ENVIRONMENT: u16 = 1;
@@ -21,7 +21,9 @@ const FILES: u16 = 8;
 const FILE_NAMES: u16 = 9;
 const CPU_TIMES: u16 = 10;
 const ACCESSES: u16 = 11;
-const KNOWN: [u16; 11] = [
+const BEGINNING: u16 = 12;
+const GROUPS: u16 = 13;
+const KNOWN: [u16; 13] = [
     ENVIRONMENT,
     COMMAND,
     CUTS,
@@ -33,6 +35,8 @@ const KNOWN: [u16; 11] = [
     FILE_NAMES,
     CPU_TIMES,
     ACCESSES,
+    BEGINNING,
+    GROUPS,
 ];
 
 /// Memory that every header may take.
@@ -117,6 +121,20 @@ fn encode_as(header: &Header, packing: Packing, level: i32) -> std::io::Result<V
         });
         columns.add(ACCESSES, false, &how, level)?;
     }
+    if header.beginning > 0 {
+        let mut beginning = Vec::new();
+        varint::put(&mut beginning, header.beginning);
+        columns.add(BEGINNING, false, &beginning, level)?;
+    }
+    if !header.groups.is_empty() {
+        let mut groups = Vec::new();
+        for group in &header.groups {
+            varint::put_string(&mut groups, &group.path);
+            varint::put(&mut groups, group.limit);
+            varint::put(&mut groups, group.used);
+        }
+        columns.add(GROUPS, false, &groups, level)?;
+    }
     let mut payload = Vec::new();
     columns.finish(&mut payload);
     Ok(payload)
@@ -141,6 +159,11 @@ pub fn decode(payload: &[u8]) -> Result<Header, ColumnError> {
     let strings = list(STRINGS, "strings")?;
     let tasks = read_tasks(columns.get(TASKS), &mut memory)?;
     let files = read_files(columns.get(FILES), columns.get(FILE_NAMES), &mut memory)?;
+    let groups = read_groups(columns.get(GROUPS), &mut memory)?;
+    let beginning = match columns.get(BEGINNING) {
+        none if none.is_empty() => Some(0),
+        mut some => some.varint(),
+    };
     let mut totals = columns.get(TOTALS);
     let mut total = || totals.varint().ok_or_else(|| part("totals"));
     let environment = read_environment(columns.get(ENVIRONMENT));
@@ -157,6 +180,8 @@ pub fn decode(payload: &[u8]) -> Result<Header, ColumnError> {
         cpu_times: columns.get(CPU_TIMES).byte().is_some_and(|byte| byte != 0),
         accesses: read_accesses(columns.get(ACCESSES))
             .ok_or_else(|| part("interval of accessed marks"))?,
+        beginning: beginning.ok_or_else(|| part("length of the beginning"))?,
+        groups: groups.ok_or_else(|| part("memory groups"))?,
         strings,
         tasks: tasks.ok_or_else(|| part("task table"))?,
         files: files.ok_or_else(|| part("file table"))?,
@@ -218,6 +243,19 @@ fn read_strings(cursor: Cursor<'_>, memory: &mut Memory) -> Table<String> {
         let text = cursor.string()?;
         let bytes = text.len();
         Some((text, bytes))
+    })
+}
+
+fn read_groups(cursor: Cursor<'_>, memory: &mut Memory) -> Table<MemoryGroup> {
+    read_table(cursor, memory, |cursor, _| {
+        let path = cursor.string()?;
+        let bytes = path.len();
+        let group = MemoryGroup {
+            path,
+            limit: cursor.varint()?,
+            used: cursor.varint()?,
+        };
+        Some((group, bytes))
     })
 }
 

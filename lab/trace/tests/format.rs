@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use vellum_trace::{
     Access, AccessMarks, Accesses, Environment, Event, EventKind, File, FileId, Header, MapOrigin,
-    Prot, Task, TaskId, TraceError, TraceReader, TraceWriter,
+    MemoryGroup, Prot, Task, TaskId, TraceError, TraceReader, TraceWriter,
 };
 
 const PAGE: u64 = 4096;
@@ -66,6 +66,12 @@ fn header() -> Header {
             interval_us: 100_000,
             marks: AccessMarks::Pages,
         }),
+        beginning: 7,
+        groups: vec![MemoryGroup {
+            path: "/sys/fs/cgroup/memory/a b".into(),
+            limit: 512 << 20,
+            used: 4096,
+        }],
         events: 0,
         duration_us: 0,
     }

@@ -1,5 +1,5 @@
-//! `vellum record`: runs a command and writes down what it asks of memory
-//! management.
+//! `vellum record`: runs a command, or watches running processes, and writes down what they
+//! ask of memory management.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use clap::builder::ValueHint;
 
 use super::outputs::OutputPath;
 use super::{Failure, size};
-use vellum_record::{Options, Overhead};
+use vellum_record::{Ended, Options, Overhead, Recording, Target};
 use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::{AccessMarks, DEFAULT_LEVEL};
 
@@ -19,7 +19,8 @@ use vellum_trace::{AccessMarks, DEFAULT_LEVEL};
 const BUFFER: usize = 8 << 20;
 
 const EXAMPLES: &str = "\
-The exit code is the command's own; 1 if the recording failed.
+The exit code is the command's own, or 0 for processes that ran already; 1 if the recording
+failed.
 
 Recording needs root, or the capabilities CAP_PERFMON and CAP_IPC_LOCK together with a
 readable tracefs. If tracefs is not mounted, root mounts it for itself alone, where no
@@ -27,23 +28,47 @@ other process sees it. Transparent huge pages are switched off for the command a
 descendants, and for nothing else. Events are taken on every CPU; what other tasks did
 is passed over, but needs room in the buffers.
 
+Running processes (--pid, --cgroup) are left as they are, huge pages too: the trace begins with
+their mappings and the pages that were in memory, from /proc/PID/smaps and pagemap. Ctrl-C, or
+the end of --duration, ends the recording and writes the trace; they go on. A command that
+--duration cuts off goes on, too: the trace is written at once, and vellum waits for the
+command's end.
+
 Examples:
   vellum record -- make -j4
   vellum record -o gcc.vellum -- gcc -O2 -c main.c
   vellum record --buffer 64M -o server.vellum -- ./run-server-benchmark
   vellum record --accesses 100ms -o server.vellum -- ./run-server-benchmark
+  vellum record --duration 30s -o server.vellum --pid $(pidof redis-server)
+  vellum record --duration 1m --cgroup /sys/fs/cgroup/system.slice/nginx.service
   vellum record --measure-overhead 3 --prepare 'make clean' -- make -j4";
 
-/// Record what a command and its descendants ask of memory management
+/// Record what a command, or running processes, and their descendants ask of memory management
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "vellum record [OPTIONS] [-o <FILE>] [--] <COMMAND>...",
+    override_usage = "vellum record [OPTIONS] [-o <FILE>] [--] <COMMAND>...\n       \
+                      vellum record [OPTIONS] [-o <FILE>] --pid <PID>...\n       \
+                      vellum record [OPTIONS] [-o <FILE>] --cgroup <DIR>",
     after_help = EXAMPLES
 )]
 pub struct RecordArgs {
     /// Write the trace to FILE; it appears when the recording is complete
     #[arg(short, long, value_name = "FILE", default_value = "trace.vellum", value_hint = ValueHint::FilePath)]
     output: OutputPath,
+
+    /// Record these running processes and their descendants, until they end
+    #[arg(short, long, value_name = "PID", num_args = 1.., value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+
+    /// Record the processes of a control group (cgroup, of version 1 or 2) and of those below
+    /// it, and what they create
+    #[arg(long, value_name = "DIR", conflicts_with = "pid", value_hint = ValueHint::DirPath)]
+    cgroup: Option<PathBuf>,
+
+    /// End the recording, not what is recorded, after this time (as 500ms, 30s or 5m)
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
 
     /// Buffer for each CPU's events, rounded up to a power of two (K, M and G are
     /// understood)
@@ -66,7 +91,7 @@ pub struct RecordArgs {
 
     /// Write no trace: run the command N times four times, plain and recorded in
     /// the order A B B A, and print what recording costs
-    #[arg(long, value_name = "N", conflicts_with_all = ["allow_lost", "level", "accesses"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["allow_lost", "level", "accesses", "pid", "cgroup", "duration"],
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     measure_overhead: Option<u16>,
 
@@ -79,7 +104,8 @@ pub struct RecordArgs {
     quiet: bool,
 
     /// The command to record and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(required_unless_present_any = ["pid", "cgroup"], conflicts_with_all = ["pid", "cgroup"],
+          trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
@@ -90,7 +116,12 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
     }
     let interrupt = Interrupt::on_any_end()?;
     let options = Options {
-        command: args.command,
+        target: match args.cgroup {
+            Some(path) => Target::Group(path),
+            None if args.pid.is_empty() => Target::Command(args.command),
+            None => Target::Processes(args.pid),
+        },
+        duration: args.duration,
         output: args.output.to_path_buf(),
         buffer: args.buffer,
         allow_lost: args.allow_lost,
@@ -106,37 +137,12 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
         ));
     }
     if !args.quiet {
-        if recording.own_tracefs {
-            say(
-                "vellum: tracefs is not mounted here; it was mounted for this process alone to \
-                 look up the kernel's events",
-            );
-        }
-        if let Some(why) = &recording.without_cpu_times {
-            say(&format!(
-                "vellum: the trace has no CPU times: the kernel gave no records of context \
-                 switches ({why})"
-            ));
-        }
-        if let Some(accesses) = recording.accesses
-            && accesses.marks == AccessMarks::Regions
-        {
-            say(
-                "vellum: this kernel does not show which pages of a region are used (that takes \
-                 CONFIG_IDLE_PAGE_TRACKING, and root), but how many: as many of those that are \
-                 resident are taken for used, the lowest addresses first",
-            );
-        }
-        let bytes_per_event = recording.bytes as f64 / recording.events.max(1) as f64;
-        say(&format!(
-            "vellum: {}: {} events in {:.1} s, {:.1} MB, {bytes_per_event:.2} bytes an event, {} lost",
-            recording.path.display(),
-            recording.events,
-            recording.seconds,
-            recording.bytes as f64 / 1e6,
-            recording.lost,
-        ));
+        tell(&recording);
     }
+    let exit_code = match recording.going_on {
+        Some(command) => command.wait(&interrupt)?,
+        None => recording.exit_code,
+    };
     if let Some(why) = recording.cut_short {
         return Err(Failure::failed(format!(
             "the recorded events could not be kept any more ({why}): the command went on to its end, \
@@ -144,9 +150,54 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
             recording.path.display()
         )));
     }
-    match recording.exit_code {
+    match exit_code {
         0 => Ok(()),
         code => Err(Failure::silent(code)),
+    }
+}
+
+/// Says what came of a recording.
+fn tell(recording: &Recording) {
+    if recording.own_tracefs {
+        say(
+            "vellum: tracefs is not mounted here; it was mounted for this process alone to \
+             look up the kernel's events",
+        );
+    }
+    if let Some(why) = &recording.without_cpu_times {
+        say(&format!(
+            "vellum: the trace has no CPU times: the kernel gave no records of context \
+             switches ({why})"
+        ));
+    }
+    if let Some(accesses) = recording.accesses
+        && accesses.marks == AccessMarks::Regions
+    {
+        say(
+            "vellum: this kernel does not show which pages of a region are used (that takes \
+             CONFIG_IDLE_PAGE_TRACKING, and root), but how many: as many of those that are \
+             resident are taken for used, the lowest addresses first",
+        );
+    }
+    for note in [&recording.beginning, &recording.huge_pages]
+        .into_iter()
+        .flatten()
+    {
+        say(&format!("vellum: {note}"));
+    }
+    let bytes_per_event = recording.bytes as f64 / recording.events.max(1) as f64;
+    say(&format!(
+        "vellum: {}: {} events in {:.1} s, {:.1} MB, {bytes_per_event:.2} bytes an event, {} lost",
+        recording.path.display(),
+        recording.events,
+        recording.seconds,
+        recording.bytes as f64 / 1e6,
+        recording.lost,
+    ));
+    match (recording.ended, &recording.going_on) {
+        (Ended::ByItself, _) => {}
+        (_, Some(_)) => say("vellum: the time of the recording is over; the command goes on"),
+        (_, None) => say("vellum: the recording is over; what was recorded goes on"),
     }
 }
 
@@ -161,7 +212,8 @@ pub fn for_another(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let options = Options {
-        command: command.to_vec(),
+        target: Target::Command(command.to_vec()),
+        duration: None,
         output: output.to_path_buf(),
         buffer: BUFFER,
         allow_lost: false,
@@ -244,15 +296,28 @@ fn print_overhead(overhead: &Overhead, out: &mut impl Write) -> io::Result<()> {
 /// The time from one sample to the next: a millisecond to an hour.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let refused = || format!("`{text}` is no interval; write 1ms to 3600s, as in 100ms or 2s");
-    let (number, unit_ms) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1.0),
-        None => (text.strip_suffix('s').ok_or_else(refused)?, 1000.0),
-    };
-    let ms = number.trim().parse::<f64>().map_err(|_| refused())? * unit_ms;
-    match (1.0..=3_600_000.0).contains(&ms) {
-        true => Ok(Duration::from_micros((ms * 1000.0) as u64)),
-        false => Err(refused()),
-    }
+    let time = parse_time(text).ok_or_else(refused)?;
+    let most = Duration::from_secs(3600);
+    Some(time).filter(|time| *time <= most).ok_or_else(refused)
+}
+
+/// How long a recording takes: a millisecond to a year.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let refused = || format!("`{text}` is no time; write it as in 500ms, 30s, 5m or 2h");
+    parse_time(text).ok_or_else(refused)
+}
+
+/// A time with its unit, from a millisecond to a year.
+fn parse_time(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 4] = [("ms", 1.0), ("s", 1e3), ("m", 60e3), ("h", 3600e3)];
+    const YEAR_MS: f64 = 365.0 * 24.0 * 3600e3;
+    let units = UNITS.iter();
+    let mut numbers = units.filter_map(|(unit, ms)| Some((text.strip_suffix(unit)?, ms)));
+    let (number, unit_ms) = numbers.next()?;
+    let ms = number.trim().parse::<f64>().ok()? * unit_ms;
+    (1.0..=YEAR_MS)
+        .contains(&ms)
+        .then(|| Duration::from_micros((ms * 1000.0) as u64))
 }
 
 /// The size of a buffer: up to 1 GiB.
@@ -271,8 +336,19 @@ mod tests {
     fn intervals_have_a_unit_and_limits() {
         assert_eq!(parse_interval("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(parse_interval("1.5s"), Ok(Duration::from_millis(1500)));
-        for bad in ["", "100", "0ms", "0.5ms", "2h", "NaNs", "-1s", "1e9s", "ms"] {
+        for bad in [
+            "", "100", "0ms", "0.5ms", "2h", "61m", "NaNs", "-1s", "1e9s", "ms",
+        ] {
             assert!(parse_interval(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_recording_may_be_long() {
+        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        for bad in ["", "30", "0s", "9000h", "-1m", "s"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 

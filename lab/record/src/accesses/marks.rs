@@ -5,15 +5,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
+use crate::page_map::{PAGE, PageMap};
 use vellum_trace::AccessMarks;
 
-const PAGE: u64 = 4096;
 const BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
-/// Entries of a page map that are read at once.
-const ENTRIES: u64 = 4096;
-/// A page is in memory; its frame is in the low bits.
-const PRESENT: u64 = 1 << 63;
-const FRAME: u64 = (1 << 55) - 1;
 /// Regions that a program does not store in, and that a trace has no pages of.
 const SPECIAL: [&str; 3] = ["[vvar]", "[vvar_vclock]", "[vsyscall]"];
 
@@ -88,11 +83,13 @@ fn idle_bits() -> Result<File, String> {
     })?;
     let here = 0u64;
     let page = &raw const here as u64 / PAGE;
-    let maps = File::open("/proc/self/pagemap").map_err(|error| format!("pagemap: {error}"))?;
-    let entry = entries(&maps, page, page + 1).map_err(|error| format!("pagemap: {error}"))?;
-    match entry.first() {
-        Some(entry) if entry & FRAME != 0 => Ok(bitmap),
-        _ => Err("/proc/PID/pagemap hides frames (that takes CAP_SYS_ADMIN)".to_owned()),
+    let mut frame = 0;
+    PageMap::of("self")
+        .and_then(|map| map.each_present(page, page + 1, &mut |_, entry| frame = entry.frame()))
+        .map_err(|error| format!("pagemap: {error}"))?;
+    match frame {
+        0 => Err("/proc/PID/pagemap hides frames (that takes CAP_SYS_ADMIN)".to_owned()),
+        _ => Ok(bitmap),
     }
 }
 
@@ -112,11 +109,11 @@ fn referenced() -> Result<(), String> {
 /// Takes the marks of a process by region.
 fn take_referenced(pid: u32) -> io::Result<Vec<(u64, u64)>> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
-    let maps = File::open(format!("/proc/{pid}/pagemap"))?;
+    let map = PageMap::of(pid)?;
     let mut runs = Vec::new();
     for region in regions(&text).iter().filter(|region| region.used > 0) {
         let mut left = region.used;
-        each_present(&maps, region.first, region.end, &mut |page, _| {
+        map.each_present(region.first, region.end, &mut |page, _| {
             if left > 0 {
                 left -= 1;
                 add(&mut runs, page);
@@ -169,33 +166,6 @@ fn range(line: &str) -> Option<(u64, u64, &str)> {
     Some((page(first)?, page(end)?, words.nth(4).unwrap_or("")))
 }
 
-/// Entries of a page map.
-fn entries(maps: &File, first: u64, end: u64) -> io::Result<Vec<u64>> {
-    let mut bytes = vec![0; (end - first) as usize * 8];
-    let read = maps.read_at(&mut bytes, first * 8)?;
-    let words = bytes[..read].chunks_exact(8);
-    Ok(words
-        .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
-        .collect())
-}
-
-/// Gives each page of a range that is in memory, with its frame.
-fn each_present(
-    maps: &File,
-    first: u64,
-    end: u64,
-    give: &mut dyn FnMut(u64, u64),
-) -> io::Result<()> {
-    for from in (first..end).step_by(ENTRIES as usize) {
-        for (page, entry) in (from..).zip(entries(maps, from, end.min(from + ENTRIES))?) {
-            if entry & PRESENT != 0 {
-                give(page, entry & FRAME);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Adds a page to runs of pages.
 fn add(runs: &mut Vec<(u64, u64)>, page: u64) {
     match runs.last_mut() {
@@ -218,13 +188,13 @@ impl Idle {
     fn used(&mut self, pid: u32, bitmap: &File) -> io::Result<Vec<(u64, u64)>> {
         let mut text = String::new();
         File::open(format!("/proc/{pid}/maps"))?.read_to_string(&mut text)?;
-        let maps = File::open(format!("/proc/{pid}/pagemap"))?;
+        let map = PageMap::of(pid)?;
         let mut runs = Vec::new();
         let ranges = text.lines().filter_map(range);
         for (first, end, _) in ranges.filter(|(_, _, name)| !SPECIAL.contains(name)) {
-            each_present(&maps, first, end, &mut |page, frame| {
+            map.each_present(first, end, &mut |page, entry| {
                 // What is no page that can be aged reads as not idle and is never marked.
-                if self.is_used(frame, |word| read_word(bitmap, word)) {
+                if self.is_used(entry.frame(), |word| read_word(bitmap, word)) {
                     add(&mut runs, page);
                 }
             })?;

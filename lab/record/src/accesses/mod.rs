@@ -6,15 +6,15 @@
 //! them from all processes of the command each interval.
 
 mod marks;
-mod tree;
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::clock::monotonic_ns;
+use crate::processes::Tree;
 pub use marks::Marks;
-use tree::Tree;
 
 /// Pages of a process that were used.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,21 +34,20 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Samples the processes that descend from `root`, each `interval`.
+    /// Samples the processes of the tree, each `interval`.
     ///
     /// # Errors
     /// There is no room for another thread.
-    pub fn start(root: u32, interval: Duration, marks: Marks) -> io::Result<Sampling> {
+    pub fn start(mut tree: Tree, interval: Duration, marks: Marks) -> io::Result<Sampling> {
         let (stop, stopped) = mpsc::channel();
         let builder = std::thread::Builder::new().name("accesses".into());
         let thread = builder.spawn(move || {
-            let mut tree = Tree::of(root);
             let mut used = Vec::new();
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
                 let processes = tree.processes();
                 marks.take(&processes, &mut |pid, runs| {
                     used.push(Used {
-                        time_ns: now_ns(),
+                        time_ns: monotonic_ns(),
                         pid,
                         runs,
                     });
@@ -68,14 +67,4 @@ impl Sampling {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
-}
-
-fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the struct outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

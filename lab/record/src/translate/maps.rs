@@ -17,15 +17,19 @@ impl Translator<'_> {
         if !is_numbered || !mmap.name.starts_with(b"/") || mmap.name.starts_with(b"//anon") {
             return None;
         }
+        let name = String::from_utf8_lossy(mmap.name);
+        Some(self.named_file(syscalls::device(mmap), mmap.inode, &name))
+    }
+
+    /// The file with this identity, which a mapping calls `name`.
+    pub(super) fn named_file(&mut self, device: u32, inode: u64, name: &str) -> FileId {
         let table = &mut self.sink.header_mut().files;
-        let file = self
-            .files
-            .identify(table, syscalls::device(mmap), mmap.inode);
+        let file = self.files.identify(table, device, inode);
         let entry = &mut table[file.0 as usize];
         if entry.name.is_empty() {
-            entry.name = String::from_utf8_lossy(mmap.name).into_owned();
+            entry.name = name.to_owned();
         }
-        Some(file)
+        file
     }
 
     pub(super) fn mmap(&mut self, tid: u32, mmap: &Mmap<'_>) -> Result<(), RecordError> {

@@ -21,6 +21,11 @@ impl Translator<'_> {
             };
             self.adopt(process, ptid);
         }
+        if self.scope == Scope::Running && self.live.contains_key(&tid) {
+            // It was there when its process was read.
+            self.newborn.remove(&ptid);
+            return Ok(());
+        }
         let Some(parent) = self.live.get(&ptid).map(|live| live.id) else {
             return Ok(());
         };
@@ -120,17 +125,22 @@ impl Translator<'_> {
         if !self.live.contains_key(&record.tid) {
             self.take_over(record.pid, record.tid);
         }
-        let name = String::from_utf8_lossy(name).into_owned();
+        let Some(live) = self.live.get_mut(&record.tid) else {
+            return Ok(());
+        };
+        live.call = Call::Exec;
+        live.narrow = false;
+        let name = self.name(String::from_utf8_lossy(name).into_owned());
+        self.emit(record.tid, EventKind::Exec { name })
+    }
+
+    /// The place of a command's name in the table.
+    pub(super) fn name(&mut self, name: String) -> u32 {
         let strings = &mut self.sink.header_mut().strings;
-        let index = *self.names.entry(name).or_insert_with_key(|name| {
+        *self.names.entry(name).or_insert_with_key(|name| {
             strings.push(name.clone());
             strings.len() as u32 - 1
-        });
-        if let Some(live) = self.live.get_mut(&record.tid) {
-            live.call = Call::Exec;
-            live.narrow = false;
-        }
-        self.emit(record.tid, EventKind::Exec { name: index })
+        })
     }
 
     /// A thread that executes a program becomes its process's first thread: the

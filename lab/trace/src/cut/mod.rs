@@ -61,12 +61,28 @@ pub struct Copier<'a> {
     /// Length of each file of the trace now.
     sizes: Vec<u64>,
     cpu_times: CpuTimes,
+    /// Events of the trace that were taken.
+    taken: u64,
     events: u64,
 }
 
 impl<'a> Copier<'a> {
-    /// A copier into `writer`, whose header is empty.
+    /// A copier into `writer`, whose header is empty and will say what was cut.
     pub fn new(source: &'a Header, selection: Selection, writer: &'a mut TraceWriter) -> Self {
+        let copier = Self::silent(source, selection, writer);
+        let header = copier.writer.header_mut();
+        let cut = describe(source, selection);
+        header.environment.cuts.push(cut);
+        header.invisible.push(
+            "Pages that tasks shared by fork before the cut are separate pages in it; the page \
+             cache starts empty."
+                .to_owned(),
+        );
+        copier
+    }
+
+    /// The same, without a word of it in the header: for who does not take it for a cut.
+    pub fn silent(source: &'a Header, selection: Selection, writer: &'a mut TraceWriter) -> Self {
         let mut selected = vec![selection.root.is_none(); source.tasks.len()];
         for index in 0..selected.len() {
             // Parents come before their children in the table.
@@ -76,16 +92,11 @@ impl<'a> Copier<'a> {
         }
         let header = writer.header_mut();
         header.environment = source.environment.clone();
-        header.environment.cuts.push(describe(source, selection));
         header.lost = source.lost;
         header.cpu_times = source.cpu_times;
         header.accesses = source.accesses;
         header.invisible = source.invisible.clone();
-        header.invisible.push(
-            "Pages that tasks shared by fork before the cut are separate pages in it; the page \
-             cache starts empty."
-                .to_owned(),
-        );
+        header.groups = source.groups.clone();
         Copier {
             source,
             selection,
@@ -105,6 +116,7 @@ impl<'a> Copier<'a> {
             names: HashMap::new(),
             sizes: source.files.iter().map(|file| file.size).collect(),
             cpu_times: CpuTimes::new(source.cpu_times, source.tasks.len()),
+            taken: 0,
             events: 0,
         }
     }
@@ -114,15 +126,19 @@ impl<'a> Copier<'a> {
         if let EventKind::Accessed { .. } = event.kind {
             return self.copy_access(event);
         }
-        if !self.reached && event.time_us >= self.selection.from_us {
-            self.reached = true;
-            self.begin(event.time_us.min(self.selection.from_us))?;
+        if event.time_us >= self.selection.from_us {
+            self.reach_window()?;
         }
+        let makes_beginning = self.taken < self.source.beginning;
+        self.taken += 1;
         let began_us = self.began_us;
         let began_us = began_us.filter(|_| self.tasks.contains_key(&event.task));
         if let Some(began_us) = began_us {
             self.cpu_times.count(event, began_us);
             self.copy(event)?;
+            if makes_beginning {
+                self.writer.header_mut().beginning = self.events;
+            }
         }
         self.follow(event);
         let created_root = matches!(event.kind, EventKind::Create { child, .. }
@@ -131,6 +147,15 @@ impl<'a> Copier<'a> {
             self.begin(event.time_us)?;
         }
         Ok(())
+    }
+
+    /// Begins the time window, if no event has done so.
+    pub fn reach_window(&mut self) -> Result<(), TraceError> {
+        if self.reached {
+            return Ok(());
+        }
+        self.reached = true;
+        self.begin(self.selection.from_us)
     }
 
     /// Ends the cut. Returns the number of its events.
@@ -195,6 +220,7 @@ impl<'a> Copier<'a> {
                 self.write(leader, time_us, EventKind::Create { child, clone_flags })?;
             }
         }
+        self.writer.header_mut().beginning = self.events;
         Ok(())
     }
 

@@ -9,6 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::bench::host::scratch::Sweeper;
+use vellum_record::groups::Location;
+pub use vellum_record::groups::Version;
 
 /// Times that removing a group is tried: processes that were killed go on ending for a while.
 const TRIES: u32 = 100;
@@ -20,38 +22,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SWEEP: &str = "read -r line; i=0; while [ -d \"$0\" ] && [ $i -lt 100 ]; do rmdir -- \"$0\" \
      2>/dev/null || sleep 0.1; i=$((i+1)); done";
 
-/// Names of a version's files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Version {
-    /// Hierarchies of their own for controllers.
-    One,
-    /// The unified hierarchy.
-    Two,
-}
-
-impl Version {
-    /// 1 or 2.
-    pub fn number(self) -> u32 {
-        match self {
-            Version::One => 1,
-            Version::Two => 2,
-        }
-    }
-
-    /// The file that holds the limit in bytes.
-    fn limit(self) -> &'static str {
-        match self {
-            Version::One => "memory.limit_in_bytes",
-            Version::Two => "memory.max",
-        }
-    }
-
-    /// The file that counts processes that were killed for want of memory.
-    fn kills(self) -> &'static str {
-        match self {
-            Version::One => "memory.oom_control",
-            Version::Two => "memory.events",
-        }
+/// The file that counts processes that were killed for want of memory.
+fn kills(version: Version) -> &'static str {
+    match version {
+        Version::One => "memory.oom_control",
+        Version::Two => "memory.events",
     }
 }
 
@@ -101,31 +76,9 @@ impl Places {
 
     /// The same from the text of `/proc/self/cgroup` and of `/proc/self/mountinfo`.
     fn of(groups: &str, mounts: &str) -> Result<Places, String> {
-        let mut found: Vec<_> = groups.lines().filter_map(of_controller).collect();
-        // Where version 1 has the controller, the unified hierarchy has not.
-        found.sort_by_key(|(version, _)| *version == Version::Two);
-        let (version, group) = *found.first().ok_or("this kernel has no control groups")?;
-        let is_it = |kind: &str, options: &str| match version {
-            Version::One => kind == "cgroup" && options.split(',').any(|name| name == "memory"),
-            Version::Two => kind == "cgroup2",
-        };
-        let of_mount = |line: &str| {
-            let (before, after) = line.split_once(" - ")?;
-            let mut after = after.split(' ');
-            let (kind, options) = (after.next()?, after.nth(1)?);
-            let mut before = before.split(' ').skip(3);
-            let (root, at) = (before.next()?, before.next()?);
-            is_it(kind, options).then(|| (root.to_owned(), PathBuf::from(at)))
-        };
-        let mount = mounts.lines().find_map(of_mount);
-        let (root, at) = mount.ok_or("the memory controller is not mounted")?;
-        // In a container the mount may begin at the group of the container.
-        let below = match root.as_str() {
-            "/" => group,
-            root => group.strip_prefix(root).unwrap_or(""),
-        };
-        let below = Path::new(below.trim_start_matches('/'));
-        let directories = below.ancestors().map(|path| at.join(path));
+        let location = Location::of(groups, mounts)?;
+        let version = location.version;
+        let directories = location.directories();
         let directories = match version {
             // Its own is enough: whoever may not make a group there may not make one above.
             Version::One => directories.take(1).collect(),
@@ -145,18 +98,6 @@ impl Places {
         };
         let above = self.directories.iter().flat_map(|path| path.ancestors());
         above.into_iter().any(none)
-    }
-}
-
-/// The version and the path of a line of `/proc/self/cgroup`, if it is about memory.
-fn of_controller(line: &str) -> Option<(Version, &str)> {
-    let mut fields = line.splitn(3, ':').skip(1);
-    let controllers = fields.next()?;
-    let path = fields.next()?;
-    match controllers {
-        "" => Some((Version::Two, path)),
-        names if names.split(',').any(|name| name == "memory") => Some((Version::One, path)),
-        _ => None,
     }
 }
 
@@ -233,7 +174,7 @@ impl Group {
 
     /// Processes that were killed because the group had no memory.
     pub fn kills(&self) -> u64 {
-        let text = fs::read_to_string(self.path.join(self.version.kills())).unwrap_or_default();
+        let text = fs::read_to_string(self.path.join(kills(self.version))).unwrap_or_default();
         value(&text, "oom_kill").unwrap_or(0)
     }
 

@@ -27,6 +27,9 @@ pub struct Report {
     pub command: Vec<String>,
     pub transparent_huge_pages: bool,
     pub cuts: Vec<String>,
+    /// How many of the first events make the state with which the trace begins.
+    pub beginning_events: u64,
+    pub memory_groups: Vec<GroupRow>,
     pub seconds: f64,
     /// `None`: the trace has no CPU times.
     pub cpu_time: Option<CpuTime>,
@@ -51,6 +54,14 @@ pub struct Report {
     pub invisible: Vec<String>,
 }
 
+/// A memory group with a limit.
+#[derive(Serialize, Clone, Debug)]
+pub struct GroupRow {
+    pub path: String,
+    pub limit_bytes: u64,
+    pub used_bytes: u64,
+}
+
 /// Samples of accessed marks.
 #[derive(Serialize, Clone, Copy, Default, Debug)]
 pub struct AccessCounts {
@@ -62,6 +73,15 @@ pub struct AccessCounts {
     pub ranges: u64,
     /// Pages in these.
     pub pages: u64,
+}
+
+fn groups(header: &Header) -> Vec<GroupRow> {
+    let rows = header.groups.iter().map(|group| GroupRow {
+        path: group.path.clone(),
+        limit_bytes: group.limit,
+        used_bytes: group.used,
+    });
+    rows.collect()
 }
 
 /// How tasks came to be.
@@ -229,6 +249,8 @@ impl Survey {
             command: environment.command.clone(),
             transparent_huge_pages: !environment.thp_off,
             cuts: environment.cuts.clone(),
+            beginning_events: header.beginning.min(header.events),
+            memory_groups: groups(header),
             seconds: header.duration_us as f64 / 1e6,
             cpu_time,
             tasks: header.tasks.len(),

@@ -159,6 +159,19 @@ fn head(report: &Report) -> Vec<(&'static str, String)> {
         ("huge pages", huge.to_owned()),
     ];
     rows.extend(report.cuts.iter().map(|cut| ("cut", cut.clone())));
+    rows.extend(report.memory_groups.iter().map(|group| {
+        let (limit, used) = (mib(group.limit_bytes), mib(group.used_bytes));
+        let text = format!(
+            "{} (cgroup): limit {limit}, {used} at the start",
+            group.path
+        );
+        ("memory group", text)
+    }));
+    if report.beginning_events > 0 {
+        let count = grouped(report.beginning_events);
+        let text = format!("the first {count} events make the state that was there");
+        rows.push(("beginning", text));
+    }
     let cpu_time = report.cpu_time.as_ref();
     let cpu_time = cpu_time.map_or("not recorded".to_owned(), ToString::to_string);
     rows.extend([

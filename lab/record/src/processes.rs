@@ -1,7 +1,11 @@
-//! A process and its descendants, as `/proc` shows them.
+//! Processes as `/proc` shows them.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
+
+/// The task is one of the kernel's own (`PF_KTHREAD`).
+const OF_KERNEL: u64 = 0x20_0000;
 
 /// A process with its descendants. One that was seen stays in it when its parent ends; one whose
 /// parent ended before it was seen does not come into it.
@@ -12,17 +16,25 @@ pub struct Tree {
 
 /// A line of `/proc/PID/stat`, as far as it matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Process {
-    pid: u32,
-    parent: u32,
-    began: u64,
+pub struct Process {
+    pub pid: u32,
+    pub parent: u32,
+    /// When it began, in ticks since the system did.
+    pub began: u64,
+    /// It has ended, and its parent has not asked how.
+    pub is_zombie: bool,
+    /// It is a thread of the kernel.
+    pub is_of_kernel: bool,
+    /// Where its heap begins; 0 if that is not shown.
+    pub heap: u64,
 }
 
 impl Tree {
-    pub fn of(root: u32) -> Tree {
-        let began = read(root).map_or(0, |process| process.began);
+    /// The processes `roots` and what descends from them.
+    pub fn of(roots: &[u32]) -> Tree {
+        let began = |pid| read(pid).map_or(0, |process| process.began);
         Tree {
-            known: BTreeMap::from([(root, began)]),
+            known: roots.iter().map(|&pid| (pid, began(pid))).collect(),
         }
     }
 
@@ -52,16 +64,32 @@ impl Tree {
     }
 }
 
-fn read(pid: u32) -> Option<Process> {
+/// What `/proc` says of a process; `None` if there is none of this id.
+pub fn read(pid: u32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The threads of a process, its first one before the others.
+pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
+    let tids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut tids: Vec<u32> = tids.collect();
+    tids.sort_unstable_by_key(|&tid| (tid != pid, tid));
+    Ok(tids)
 }
 
 /// The name, in parentheses, may hold anything.
 fn parse(pid: u32, stat: &str) -> Option<Process> {
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let parent = fields.nth(1)?.parse().ok()?;
-    let began = fields.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, began })
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Process {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        began: number(19)?,
+        is_zombie: matches!(*fields.first()?, "Z" | "X"),
+        is_of_kernel: number(6)? & OF_KERNEL != 0,
+        heap: number(44).unwrap_or(0),
+    })
 }
 
 #[cfg(test)]
@@ -69,7 +97,14 @@ mod tests {
     use super::*;
 
     fn process(pid: u32, parent: u32, began: u64) -> Process {
-        Process { pid, parent, began }
+        Process {
+            pid,
+            parent,
+            began,
+            is_zombie: false,
+            is_of_kernel: false,
+            heap: 0,
+        }
     }
 
     #[test]
@@ -96,8 +131,14 @@ mod tests {
     fn this_process_is_found_with_its_parent_whatever_its_name_is() {
         let own = read(std::process::id()).expect("there is /proc");
         assert_eq!(own.parent, std::os::unix::process::parent_id());
-        let fields: Vec<String> = (4..=22).map(|number| number.to_string()).collect();
-        let stat = format!("7 (a) R (b) S {}\n", fields.join(" "));
-        assert_eq!(parse(7, &stat), Some(process(7, 4, 22)));
+        let fields: Vec<String> = (4..=52).map(|number| number.to_string()).collect();
+        let stat = format!("7 (a) R (b) Z {}\n", fields.join(" "));
+        let expected = Process {
+            is_zombie: true,
+            heap: 47,
+            ..process(7, 4, 22)
+        };
+        assert_eq!(parse(7, &stat), Some(expected));
+        assert_eq!(threads(own.pid).unwrap()[0], own.pid);
     }
 }

@@ -10,9 +10,11 @@
 
 mod accesses;
 mod beginning;
+mod bpf;
 mod child;
 mod clock;
 mod error;
+mod faults;
 mod files;
 pub mod groups;
 mod merge;
@@ -21,6 +23,7 @@ mod overhead;
 mod page_map;
 mod perf;
 mod place;
+mod price;
 mod processes;
 mod raw;
 mod run;
@@ -41,6 +44,7 @@ mod write;
 pub use accesses::Marks;
 pub use error::RecordError;
 pub use overhead::{Overhead, measure_overhead};
+pub use price::{Cost, Prices, Tally};
 pub use raw::{Body, Mmap, Record};
 pub use run::{GoingOn, Options, Recording, check_permission, record};
 pub use sample::{Identity, Sample, Transfer};

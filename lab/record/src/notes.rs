@@ -208,11 +208,15 @@ mod tests {
         let noticed = Noticed {
             lost: 0,
             still_running: 0,
+            ran_us: 0,
             unseen: Unseen::default(),
         };
         let notes = |without_switches: Option<&str>| {
             let recorded = Recorded {
                 spool: Spool::create(&std::env::temp_dir()).unwrap(),
+                prices: crate::price::Prices::default(),
+                passed_calls: 0,
+                recorder_seconds: 0.0,
                 cpus: 1,
                 without_transfers: None,
                 without_switches: without_switches.map(str::to_owned),

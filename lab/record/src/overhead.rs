@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::error::RecordError;
+use crate::merge::merge;
+use crate::price::{Cost, Tally};
 use crate::spool::Spool;
 use crate::tracefs::Tracefs;
-use crate::tracepoint;
+use crate::tracepoint::{self, Layout};
 use crate::watch::{Events, Run, run_plain, run_recorded};
-use crate::write::buffer_bytes;
+use crate::write::{Recorded, buffer_bytes};
 use vellum_terminal::progress::Interrupt;
 
 /// A measured ratio with its 95 % interval.
@@ -34,6 +36,11 @@ pub struct Overhead {
     pub recorded: (f64, f64),
     /// Rounds of four runs.
     pub rounds: usize,
+    /// What a recorded run cost by events times prices, all tasks' events counted, in seconds:
+    /// the mean.
+    pub priced: f64,
+    /// The same of the last run, item by item.
+    pub last: Option<Cost>,
 }
 
 /// Runs `command` in `rounds` rounds of plain, recorded, recorded, plain, after
@@ -52,6 +59,7 @@ pub fn measure_overhead(
     mut note: impl FnMut(&str),
 ) -> Result<Overhead, RecordError> {
     let layouts = tracepoint::read_layouts(&Tracefs::open()?)?;
+    let mut costs = Vec::new();
     let mut once = |recorded: bool| -> Result<(f64, f64), RecordError> {
         if let Some(prepare) = prepare {
             let words = ["sh", "-c", prepare].map(OsString::from);
@@ -67,8 +75,11 @@ pub fn measure_overhead(
                 duration: None,
             };
             let mut run = run_recorded(command, events, interrupt)?;
-            if let Some(why) = run.recorded.as_mut().and_then(|it| it.spool.take_cut()) {
-                return Err(RecordError::io("cannot keep the recorded events")(why));
+            if let Some(recorded) = &mut run.recorded {
+                if let Some(why) = recorded.spool.take_cut() {
+                    return Err(RecordError::io("cannot keep the recorded events")(why));
+                }
+                costs.push(cost(recorded, &layouts)?);
             }
             run
         } else {
@@ -77,7 +88,8 @@ pub fn measure_overhead(
         succeeded(&run, &command[0].to_string_lossy())?;
         let name = if recorded { "recorded" } else { "plain" };
         let cpu_seconds = run.ending.map_or(0.0, |ending| ending.cpu_seconds);
-        let (elapsed, cpu) = (run.seconds, cpu_seconds + run.recorder_seconds);
+        let recorder = run.recorded.as_ref().map_or(0.0, |it| it.recorder_seconds);
+        let (elapsed, cpu) = (run.seconds, cpu_seconds + recorder);
         note(&format!(
             "{name:<8} {elapsed:9.3} s elapsed {cpu:9.3} s CPU"
         ));
@@ -102,7 +114,21 @@ pub fn measure_overhead(
         plain: (plain.0 / count, plain.1 / count),
         recorded: (recorded.0 / count, recorded.1 / count),
         rounds,
+        priced: costs.iter().map(Cost::seconds).sum::<f64>() / costs.len().max(1) as f64,
+        last: costs.last().copied(),
     })
+}
+
+/// What a run cost by its events, of whatever task but this process.
+fn cost(recorded: &Recorded, layouts: &[Layout]) -> Result<Cost, RecordError> {
+    let mut tally = Tally::default();
+    merge(&recorded.spool, recorded.cpus, |record, _| {
+        if record.pid != std::process::id() {
+            tally.count(record, layouts);
+        }
+        Ok(())
+    })?;
+    Ok(recorded.cost(tally))
 }
 
 fn succeeded(run: &Run, what: &str) -> Result<(), RecordError> {

@@ -132,6 +132,20 @@ fn parse_sample(record: &[u8]) -> Option<Record<'_>> {
     })
 }
 
+/// A sample without time and task that carries `raw`.
+pub fn sample(raw: &[u8]) -> Vec<u8> {
+    const HEAD: usize = 28;
+    let length = (HEAD + raw.len()).next_multiple_of(8);
+    let mut record = SAMPLE.to_le_bytes().to_vec();
+    record.extend([0; 2]);
+    record.extend((length as u16).to_le_bytes());
+    record.resize(HEAD - 4, 0);
+    record.extend(((length - HEAD) as u32).to_le_bytes());
+    record.extend(raw);
+    record.resize(length, 0);
+    record
+}
+
 fn parse_side_band(record: &[u8], kind: u32) -> Option<Record<'_>> {
     let misc = u16_at(record, 4)?;
     let body_end = record.len().checked_sub(TRAILER)?;

@@ -9,6 +9,7 @@ use crate::error::RecordError;
 use crate::groups;
 use crate::notes;
 use crate::place::{Place, directory_of};
+use crate::price::Cost;
 use crate::session::Session;
 use crate::spool::Spool;
 use crate::target::{Running, Target};
@@ -67,6 +68,10 @@ pub struct Recording {
     pub lost: u64,
     /// How long the recording took, in seconds.
     pub seconds: f64,
+    /// What recording cost.
+    pub cost: Cost,
+    /// CPU time of what was recorded, in seconds, if that is known.
+    pub ran_seconds: Option<f64>,
     /// Bytes of raw records that the kernel delivered.
     pub record_bytes: u64,
     /// Tracefs was not mounted; the kernel's events were looked up in a mount
@@ -187,8 +192,8 @@ fn keep(
     let mut elsewhere = None;
     for path in place.candidates() {
         let written = write::write(&path, options, recorded, layouts, header.clone());
-        let (events, bytes, lost) = match written {
-            Ok(totals) => totals,
+        let written = match written {
+            Ok(written) => written,
             // The next place may take it.
             Err(error @ RecordError::Trace(TraceError::Io { .. })) => {
                 elsewhere.get_or_insert(error);
@@ -197,6 +202,7 @@ fn keep(
             Err(error) => return Err(error),
         };
         let running = recorded.running();
+        let has_cpu_times = recorded.without_switches.is_none();
         return Ok(Recording {
             path,
             elsewhere: elsewhere.map(|error| error.to_string()),
@@ -205,9 +211,11 @@ fn keep(
             exit_code: run.ending.map_or(0, |ending| ending.exit_code()),
             beginning: running.map(|attached| notes::of_beginning(&attached.beginning)),
             huge_pages: running.map(notes::of_huge_pages),
-            events,
-            bytes,
-            lost,
+            events: written.events,
+            bytes: written.bytes,
+            lost: written.lost,
+            cost: recorded.cost(written.tally),
+            ran_seconds: has_cpu_times.then_some(written.ran_us as f64 / 1e6),
             seconds: run.seconds,
             record_bytes: recorded.spool.record_bytes(),
             own_tracefs,

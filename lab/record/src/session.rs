@@ -19,9 +19,10 @@ use std::thread::JoinHandle;
 
 use crate::clock::monotonic_ns;
 use crate::error::{RecordError, is_root};
+use crate::faults::Batches;
 use crate::perf::{self, Attr, Ring, flag};
 use crate::spool::Spool;
-use crate::tracepoint::{EXIT_OF_TRANSFERS, Layout, Tracepoint, WANTED};
+use crate::tracepoint::{Layout, WANTED};
 use crate::transfers::Watch;
 
 /// How often rings are looked at even if no watermark was reached.
@@ -35,6 +36,8 @@ pub struct Session {
     rings: Vec<(Ring, libc::c_int)>,
     /// What shows reads and writes on tmpfs, or why nothing does.
     transfers: Result<Watch, String>,
+    /// What gathers faults; without it each is an event.
+    faults: Option<Batches>,
     /// Why context switches are not recorded, if they are not.
     without_switches: Option<String>,
 }
@@ -50,6 +53,7 @@ impl Session {
             events: Vec::new(),
             rings: Vec::new(),
             transfers: Watch::load(layouts, &cpus),
+            faults: Batches::load(&cpus).ok(),
             without_switches: None,
         };
         for cpu in cpus {
@@ -64,33 +68,35 @@ impl Session {
         let owner = self.open_owner(cpu, buffer).map_err(refused)?;
         let ring = Ring::map(&owner, buffer).map_err(|error| map_error(error, buffer))?;
         for (layout, wanted) in layouts.iter().zip(WANTED) {
+            if self.faults.is_some() && wanted.point.is_fault() {
+                continue;
+            }
             let attr = attr(perf::TYPE_TRACEPOINT, u64::from(layout.id), 0, buffer);
             let event = perf::open(&attr, cpu).map_err(refused)?;
             let what = |action: &str| format!("cannot {action} event {}", wanted.label);
-            let filter = match (wanted.point, &self.transfers) {
-                (Tracepoint::SysExit, Ok(_)) => Some(EXIT_OF_TRANSFERS),
-                _ => wanted.filter,
-            };
-            if let Some(filter) = filter {
-                perf::set_filter(&event, filter).map_err(RecordError::io(what("filter")))?;
+            if let Some(condition) = wanted.condition(self.transfers.is_ok()) {
+                perf::set_filter(&event, &condition).map_err(RecordError::io(what("filter")))?;
             }
             perf::set_output(&event, &owner).map_err(RecordError::io(what("redirect")))?;
             // One event is enough for all CPUs.
-            if let (Tracepoint::SysEnter, Ok(watch), true) =
-                (wanted.point, &self.transfers, self.rings.is_empty())
-            {
+            if let (Ok(watch), true) = (&self.transfers, self.rings.is_empty()) {
                 watch
-                    .attach(&event)
+                    .attach(layout.point, &event)
                     .map_err(RecordError::io(what("watch")))?;
             }
             self.events.push(event);
         }
-        if let Ok(watch) = &self.transfers {
+        if self.transfers.is_ok() || self.faults.is_some() {
             let attr = attr(perf::TYPE_SOFTWARE, perf::SW_BPF_OUTPUT, 0, buffer);
             let event = perf::open(&attr, cpu).map_err(refused)?;
-            let what = "cannot direct what reads and writes on tmpfs show";
-            perf::set_output(&event, &owner).map_err(RecordError::io(what))?;
-            watch.send(cpu, &event).map_err(RecordError::io(what))?;
+            let what = || RecordError::io("cannot direct what BPF programs show");
+            perf::set_output(&event, &owner).map_err(what())?;
+            if let Ok(watch) = &self.transfers {
+                watch.send(cpu, &event).map_err(what())?;
+            }
+            if let Some(faults) = &self.faults {
+                faults.send(cpu, &event).map_err(what())?;
+            }
             self.events.push(event);
         }
         self.rings.push((ring, owner.as_raw_fd()));
@@ -114,8 +120,9 @@ impl Session {
     }
 
     /// Begins to record.
-    pub fn enable(&self) -> io::Result<()> {
-        self.events.iter().try_for_each(perf::enable)
+    pub fn enable(&mut self) -> io::Result<()> {
+        self.events.iter().try_for_each(perf::enable)?;
+        self.faults.as_mut().map_or(Ok(()), Batches::start)
     }
 
     /// Why reads and writes on tmpfs do not show, if they do not.
@@ -143,9 +150,9 @@ impl Session {
         Ok(Drain { stop, thread })
     }
 
-    /// If records cannot be kept, what is there up to the last round that was is kept, and
-    /// recording ends; the command goes on.
-    fn drain(mut self, mut spool: Spool, stop: &AtomicBool) -> Spool {
+    /// If records cannot be kept in the spool's file, those that are there are kept in memory,
+    /// and recording ends; the command goes on.
+    fn drain(mut self, mut spool: Spool, stop: &AtomicBool) -> Drained {
         let mut waits: Vec<libc::pollfd> = self
             .rings
             .iter()
@@ -158,21 +165,28 @@ impl Session {
         let mut records = Vec::new();
         loop {
             // Read before draining: what was recorded before the stop is drained.
-            let last_round = stop.load(Ordering::Acquire);
+            let last_round = stop.load(Ordering::Acquire) || spool.is_cut();
+            if last_round && let Some(faults) = &mut self.faults {
+                faults.stop();
+            }
             let began_ns = monotonic_ns();
             for (cpu, (ring, _)) in self.rings.iter_mut().enumerate() {
                 records.clear();
-                if ring.drain(&mut records) == 0 {
-                    continue;
-                }
-                if let Err(why) = spool.append(cpu, &records) {
-                    spool.cut_short(why);
-                    return spool;
+                if ring.drain(&mut records) > 0 {
+                    spool.append(cpu, &records);
                 }
             }
-            spool.is_complete_until(began_ns);
             if last_round {
-                return spool;
+                self.take_left(&mut spool);
+                spool.is_complete_until(began_ns);
+                let watch = self.transfers.as_ref().ok();
+                return Drained {
+                    spool,
+                    passed_calls: watch.map_or(0, Watch::passed_calls),
+                };
+            }
+            if spool.is_cut() {
+                continue;
             }
             // SAFETY: the array is as long as stated and outlives the call.
             unsafe { libc::poll(waits.as_mut_ptr(), waits.len() as _, IDLE_POLL_MS) };
@@ -184,20 +198,45 @@ impl Session {
             }
         }
     }
+
+    /// Takes the faults that no ring has got yet.
+    fn take_left(&self, spool: &mut Spool) {
+        let Some(faults) = &self.faults else {
+            return;
+        };
+        match faults.left() {
+            Ok(left) => {
+                for (cpu, bytes) in left {
+                    if let Some(place) = self.cpus.iter().position(|known| *known == cpu) {
+                        spool.append(place, &bytes);
+                    }
+                }
+            }
+            Err(why) => spool.cut_short(why),
+        }
+        spool.missed(faults.missed());
+    }
+}
+
+/// What a drain thread brings home.
+pub struct Drained {
+    pub spool: Spool,
+    /// System calls of no interest, by whatever task.
+    pub passed_calls: u64,
 }
 
 /// The running drain thread.
 pub struct Drain {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Spool>,
+    thread: JoinHandle<Drained>,
 }
 
 impl Drain {
     /// Drains once more and returns what was recorded.
-    pub fn finish(self) -> Spool {
+    pub fn finish(self) -> Drained {
         self.stop.store(true, Ordering::Release);
         match self.thread.join() {
-            Ok(spool) => spool,
+            Ok(drained) => drained,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }

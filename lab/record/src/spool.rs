@@ -6,17 +6,23 @@
 //! back in order.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What one drain of one ring yielded: whole records.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Chunk {
     cpu: usize,
-    offset: u64,
-    stored: usize,
+    place: Place,
     length: usize,
+}
+
+/// Where it is.
+#[derive(Debug)]
+enum Place {
+    File { offset: u64, stored: usize },
+    Memory(Vec<u8>),
 }
 
 /// The file and what is where in it.
@@ -28,6 +34,8 @@ pub struct Spool {
     complete_ns: u64,
     /// Why what came later could not be kept.
     cut: Option<io::Error>,
+    /// Events that were not recorded, beside those that records tell of.
+    missed: u64,
     packer: zstd::bulk::Compressor<'static>,
     packed: Vec<u8>,
 }
@@ -42,26 +50,41 @@ impl Spool {
             end: 0,
             complete_ns: 0,
             cut: None,
+            missed: 0,
             packer: zstd::bulk::Compressor::new(-2)?,
             packed: Vec::new(),
         })
     }
 
-    /// Appends records that `cpu` made.
-    pub fn append(&mut self, cpu: usize, records: &[u8]) -> io::Result<()> {
+    /// Appends records that `cpu` made. Those that the file does not take stay in memory, and
+    /// the spool is cut.
+    pub fn append(&mut self, cpu: usize, records: &[u8]) {
+        let place = match self.store(records) {
+            Ok(place) => place,
+            Err(why) => {
+                self.cut_short(why);
+                Place::Memory(records.to_vec())
+            }
+        };
+        self.chunks.push(Chunk {
+            cpu,
+            place,
+            length: records.len(),
+        });
+    }
+
+    fn store(&mut self, records: &[u8]) -> io::Result<Place> {
+        if self.is_cut() {
+            return Ok(Place::Memory(records.to_vec()));
+        }
         self.packed.clear();
         self.packed
             .reserve(zstd::zstd_safe::compress_bound(records.len()));
         let stored = self.packer.compress_to_buffer(records, &mut self.packed)?;
-        self.file.write_all(&self.packed)?;
-        self.chunks.push(Chunk {
-            cpu,
-            offset: self.end,
-            stored,
-            length: records.len(),
-        });
+        self.file.write_all_at(&self.packed, self.end)?;
+        let offset = self.end;
         self.end += stored as u64;
-        Ok(())
+        Ok(Place::File { offset, stored })
     }
 
     /// All records of before `time_ns` have been appended.
@@ -69,10 +92,25 @@ impl Spool {
         self.complete_ns = time_ns;
     }
 
-    /// Nothing more can be appended. Records that came after the last time for which those
+    /// The file takes nothing more. Records that came after the last time for which those
     /// of all CPUs are there are of no use.
     pub fn cut_short(&mut self, why: io::Error) {
-        self.cut = Some(why);
+        self.cut.get_or_insert(why);
+    }
+
+    /// Whether the records end early.
+    pub fn is_cut(&self) -> bool {
+        self.cut.is_some()
+    }
+
+    /// So many events more were not recorded.
+    pub fn missed(&mut self, events: u64) {
+        self.missed += events;
+    }
+
+    /// Events that were not recorded, beside those that records tell of.
+    pub fn missed_events(&self) -> u64 {
+        self.missed
     }
 
     /// Why the records end before the command did, if they do.
@@ -101,10 +139,13 @@ impl Spool {
     /// The CPU's records from the first on, a chunk at a time.
     pub fn replay(&self, cpu: usize) -> impl Iterator<Item = io::Result<Vec<u8>>> + '_ {
         let chunks = self.chunks.iter().filter(move |chunk| chunk.cpu == cpu);
-        chunks.map(|chunk| {
-            let mut stored = vec![0; chunk.stored];
-            self.file.read_exact_at(&mut stored, chunk.offset)?;
-            zstd::bulk::decompress(&stored, chunk.length)
+        chunks.map(|chunk| match &chunk.place {
+            Place::Memory(records) => Ok(records.clone()),
+            Place::File { offset, stored } => {
+                let mut bytes = vec![0; *stored];
+                self.file.read_exact_at(&mut bytes, *offset)?;
+                zstd::bulk::decompress(&bytes, chunk.length)
+            }
         })
     }
 }
@@ -134,9 +175,10 @@ mod tests {
     fn each_cpu_gets_its_own_bytes_back_in_order() {
         let mut spool = Spool::create(&std::env::temp_dir()).unwrap();
         for round in 0..20u8 {
-            spool
-                .append(usize::from(round % 3), &[round; 1000])
-                .unwrap();
+            if round == 15 {
+                spool.cut_short(io::Error::other("full"));
+            }
+            spool.append(usize::from(round % 3), &[round; 1000]);
         }
         let second: Vec<u8> = spool.replay(1).flat_map(|chunk| chunk.unwrap()).collect();
         let expected: Vec<u8> = [1u8, 4, 7, 10, 13, 16, 19]

@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use crate::error::RecordError;
+use crate::syscalls::number;
 use crate::tracefs::Tracefs;
 
 /// The events that are recorded.
@@ -35,6 +36,13 @@ pub enum Tracepoint {
     DirtyFolio,
 }
 
+impl Tracepoint {
+    /// Whether it is one of the two of faults.
+    pub fn is_fault(self) -> bool {
+        matches!(self, Tracepoint::FaultUser | Tracepoint::FaultKernel)
+    }
+}
+
 /// What is asked of the kernel for one [`Tracepoint`].
 pub struct Wanted {
     pub point: Tracepoint,
@@ -44,23 +52,87 @@ pub struct Wanted {
     /// Fields, in the order in which [`Layout::field`] numbers them.
     fields: &'static [&'static str],
     /// Condition that the kernel checks.
-    pub filter: Option<&'static str>,
+    filter: Option<&'static str>,
     /// The event's usual notation.
     pub label: &'static str,
 }
 
 /// System calls whose arguments are needed.
-const ENTER: &str = "id==1||id==9||id==10||id==11||id==18||id==20||id==25||id==28||id==30\
-    ||id==40||id==67||id==76||id==77||id==149||id==151||id==275||id==285||id==296||id==325||id==326||id==328||id==329";
-/// System calls whose results are needed; of those that read, the successful ones.
-const EXIT: &str = "id==9||id==10||id==11||id==12||id==25||id==28||id==30||id==59||id==61||id==67||id==76||id==77||id==322||id==329\
-    ||((id==0||id==17||id==19||id==40||id==275||id==295||id==326||id==327)&&ret>0)";
+pub const ENTER: &[u64] = &[
+    number::WRITE,
+    number::MMAP,
+    number::MPROTECT,
+    number::MUNMAP,
+    number::PWRITE64,
+    number::WRITEV,
+    number::MREMAP,
+    number::MADVISE,
+    number::SHMAT,
+    number::SENDFILE,
+    number::SHMDT,
+    number::TRUNCATE,
+    number::FTRUNCATE,
+    number::MLOCK,
+    number::MLOCKALL,
+    number::SPLICE,
+    number::FALLOCATE,
+    number::PWRITEV,
+    number::MLOCK2,
+    number::COPY_FILE_RANGE,
+    number::PWRITEV2,
+    number::PKEY_MPROTECT,
+];
+/// System calls whose results are needed.
+pub const EXIT: &[u64] = &[
+    number::MMAP,
+    number::MPROTECT,
+    number::MUNMAP,
+    number::BRK,
+    number::MREMAP,
+    number::MADVISE,
+    number::SHMAT,
+    number::EXECVE,
+    number::WAIT4,
+    number::SHMDT,
+    number::TRUNCATE,
+    number::FTRUNCATE,
+    number::EXECVEAT,
+    number::PKEY_MPROTECT,
+];
+/// Those that read: where they read something.
+const EXIT_OF_READS: &[u64] = &[
+    number::READ,
+    number::PREAD64,
+    number::READV,
+    number::SENDFILE,
+    number::SPLICE,
+    number::PREADV,
+    number::COPY_FILE_RANGE,
+    number::PREADV2,
+];
+/// Where reads and writes on tmpfs show at their beginning: each of these calls that was not at
+/// an end, failed ones included.
+pub const EXIT_OF_TRANSFERS: &[u64] = &[
+    number::READ,
+    number::WRITE,
+    number::PREAD64,
+    number::PWRITE64,
+    number::READV,
+    number::WRITEV,
+    number::SENDFILE,
+    number::SPLICE,
+    number::PREADV,
+    number::PWRITEV,
+    number::COPY_FILE_RANGE,
+    number::PREADV2,
+    number::PWRITEV2,
+];
 
-/// The same where reads and writes on tmpfs show at their beginning: each of these calls that
-/// was not at an end, failed ones included.
-pub const EXIT_OF_TRANSFERS: &str = "id==9||id==10||id==11||id==12||id==25||id==28||id==30||id==59||id==61||id==67\
-    ||id==76||id==77||id==322||id==329||((id==0||id==1||id==17||id==18||id==19||id==20||id==40||id==275||id==295||id==296\
-    ||id==326||id==327||id==328)&&ret!=0)";
+/// The condition that a call is one of these.
+fn one_of(calls: &[u64]) -> String {
+    let each: Vec<String> = calls.iter().map(|call| format!("id=={call}")).collect();
+    each.join("||")
+}
 
 /// Every event that is recorded.
 pub const WANTED: &[Wanted] = &[
@@ -85,7 +157,7 @@ pub const WANTED: &[Wanted] = &[
         group: "raw_syscalls",
         name: "sys_enter",
         fields: &["id", "args"],
-        filter: Some(ENTER),
+        filter: None,
         label: "raw_syscalls:sys_enter",
     },
     Wanted {
@@ -93,7 +165,7 @@ pub const WANTED: &[Wanted] = &[
         group: "raw_syscalls",
         name: "sys_exit",
         fields: &["id", "ret"],
-        filter: Some(EXIT),
+        filter: None,
         label: "raw_syscalls:sys_exit",
     },
     Wanted {
@@ -146,6 +218,25 @@ pub const WANTED: &[Wanted] = &[
     },
 ];
 
+impl Wanted {
+    /// Condition that the kernel checks, where the beginnings of reads and writes on tmpfs are
+    /// recorded (`transfers`) or not.
+    pub fn condition(&self, transfers: bool) -> Option<String> {
+        match self.point {
+            Tracepoint::SysEnter => Some(one_of(ENTER)),
+            Tracepoint::SysExit => {
+                let (moving, moved) = match transfers {
+                    true => (EXIT_OF_TRANSFERS, "ret!=0"),
+                    false => (EXIT_OF_READS, "ret>0"),
+                };
+                let (always, moving) = (one_of(EXIT), one_of(moving));
+                Some(format!("{always}||(({moving})&&{moved})"))
+            }
+            _ => self.filter.map(str::to_owned),
+        }
+    }
+}
+
 /// Where an event's fields lie in its raw record.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -166,11 +257,6 @@ impl Layout {
     /// Where field `index` begins.
     pub fn offset(&self, index: usize) -> usize {
         self.fields[index].0
-    }
-
-    /// Whether it is the event at the beginning of a system call.
-    pub fn is_sys_enter(&self) -> bool {
-        self.point == Tracepoint::SysEnter
     }
 
     /// Field `index` as an unsigned integer of its own size.

@@ -123,6 +123,8 @@ pub struct Translator<'a> {
     began_ns: Option<u64>,
     /// Nanoseconds from the beginning to the last record.
     now_ns: u64,
+    /// Microseconds that all tasks ran.
+    ran_us: u64,
     unseen: Unseen,
     /// Calls are known by their names, which programs of 32 bits share.
     named_calls: bool,
@@ -136,6 +138,8 @@ pub struct Noticed {
     pub lost: u64,
     /// Tasks that had not ended when the recording did.
     pub still_running: u64,
+    /// Microseconds that all tasks ran, as far as that is known.
+    pub ran_us: u64,
     pub unseen: Unseen,
 }
 
@@ -176,6 +180,7 @@ impl<'a> Translator<'a> {
             stopwatch,
             began_ns: None,
             now_ns: 0,
+            ran_us: 0,
             unseen: Unseen::default(),
             named_calls: false,
             lost: 0,
@@ -191,6 +196,7 @@ impl<'a> Translator<'a> {
         Noticed {
             lost: self.lost,
             still_running: self.live.len() as u64,
+            ran_us: self.ran_us,
             unseen: self.unseen,
         }
     }
@@ -373,11 +379,13 @@ impl<'a> Translator<'a> {
 
     fn write(&mut self, task: TaskId, kind: EventKind) -> Result<(), RecordError> {
         let stopwatch = self.stopwatch.as_mut();
+        let ran_us = stopwatch.and_then(|stopwatch| stopwatch.read(task, self.now_ns));
+        self.ran_us += ran_us.unwrap_or(0);
         self.sink.push(&Event {
             time_us: self.now_ns / 1000,
             task,
             kind,
-            ran_us: stopwatch.and_then(|stopwatch| stopwatch.read(task, self.now_ns)),
+            ran_us,
         })?;
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::beginning::Beginning;
 use crate::child::{Child, Ending, own_cpu_seconds};
 use crate::clock::monotonic_ns;
 use crate::error::RecordError;
+use crate::price::Prices;
 use crate::processes::Tree;
 use crate::session::{Drain, Session};
 use crate::spool::Spool;
@@ -51,8 +52,6 @@ pub struct Run {
     /// The command, if it did not.
     pub child: Option<Child>,
     pub seconds: f64,
-    /// CPU time that the recorder spent meanwhile, in seconds.
-    pub recorder_seconds: f64,
     /// What was recorded, if the run was.
     pub recorded: Option<Recorded>,
 }
@@ -60,6 +59,10 @@ pub struct Run {
 /// A session whose events go to a spool.
 struct Recorder {
     drain: Drain,
+    prices: Prices,
+    /// CPU time that the recorder took to begin, and of which the rest counts from, in seconds.
+    beginning_seconds: f64,
+    after_seconds: f64,
     sampling: Option<Sampling>,
     cpus: usize,
     without_transfers: Option<String>,
@@ -70,13 +73,13 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Enables the events. `tree` gives the processes whose accessed marks are sampled.
-    fn start(
-        session: Session,
-        spool: Spool,
-        marks: Option<(Marks, Duration)>,
-        tree: impl FnOnce() -> Tree,
-    ) -> Result<Recorder, RecordError> {
+    /// Opens the events and enables them. `tree` gives the processes whose accessed marks are
+    /// sampled.
+    fn start(events: Events<'_>, tree: impl FnOnce() -> Tree) -> Result<Recorder, RecordError> {
+        let measured = || Prices::measure().map_err(RecordError::io("cannot measure prices"));
+        let without = measured()?;
+        let before = own_cpu_seconds();
+        let mut session = Session::open(events.layouts, events.buffer)?;
         let cpus = session.cpus();
         let without_transfers = session.without_transfers().map(str::to_owned);
         let without_switches = session.without_switches().map(str::to_owned);
@@ -85,12 +88,20 @@ impl Recorder {
             .enable()
             .map_err(RecordError::io("cannot enable the events"))?;
         let drain = session
-            .drain_into(spool)
+            .drain_into(events.spool)
             .map_err(RecordError::io("cannot start the drain thread"))?;
-        let sampling = marks.map(|(marks, interval)| Sampling::start(tree(), interval, marks));
+        let beginning_seconds = own_cpu_seconds() - before;
+        let prices = measured()?.above(&without);
+        let after_seconds = own_cpu_seconds();
+        let sampling = events
+            .marks
+            .map(|(marks, interval)| Sampling::start(tree(), interval, marks));
         let sampling = sampling.transpose();
         Ok(Recorder {
             drain,
+            prices,
+            beginning_seconds,
+            after_seconds,
             sampling: sampling.map_err(RecordError::io("cannot start the sampling thread"))?,
             cpus,
             without_transfers,
@@ -102,8 +113,13 @@ impl Recorder {
 
     fn finish(self, subject: Subject) -> Recorded {
         let used = self.sampling.map_or_else(Vec::new, Sampling::finish);
+        let drained = self.drain.finish();
+        let own_calls = Prices::PASSED_CALLS;
         Recorded {
-            spool: self.drain.finish(),
+            spool: drained.spool,
+            prices: self.prices,
+            passed_calls: drained.passed_calls.saturating_sub(own_calls),
+            recorder_seconds: self.beginning_seconds + own_cpu_seconds() - self.after_seconds,
             cpus: self.cpus,
             without_transfers: self.without_transfers,
             without_switches: self.without_switches,
@@ -120,16 +136,13 @@ pub fn run_recorded(
     events: Events<'_>,
     interrupt: &Interrupt,
 ) -> Result<Run, RecordError> {
-    let before = own_cpu_seconds();
     let child = Child::hold(command, true)?;
     let root = child.pid() as u32;
-    let session = Session::open(events.layouts, events.buffer)?;
-    let tree = || Tree::of(&[root]);
-    let recorder = Recorder::start(session, events.spool, events.marks, tree)?;
-    let run = watch(child, events.duration, interrupt);
+    let duration = events.duration;
+    let recorder = Recorder::start(events, || Tree::of(&[root]))?;
+    let run = watch(child, duration, interrupt);
     let recorded = recorder.finish(Subject::Command { root });
     Ok(Run {
-        recorder_seconds: own_cpu_seconds() - before,
         recorded: Some(recorded),
         ..run?
     })
@@ -146,10 +159,8 @@ pub fn attach(
     events: Events<'_>,
     interrupt: &Interrupt,
 ) -> Result<Run, RecordError> {
-    let before = own_cpu_seconds();
-    let session = Session::open(events.layouts, events.buffer)?;
-    let tree = || running.tree();
-    let recorder = Recorder::start(session, events.spool, events.marks, tree)?;
+    let duration = events.duration;
+    let recorder = Recorder::start(events, || running.tree())?;
     let beginning = Beginning::read(|| running.processes());
     if beginning.snapshots.is_empty() {
         let why = match beginning.unreadable {
@@ -162,7 +173,7 @@ pub fn attach(
         return Err(RecordError::Target(why));
     }
     let started = Instant::now();
-    let until = events.duration.map(|duration| started + duration);
+    let until = duration.map(|duration| started + duration);
     let ended = loop {
         if interrupt.requested() {
             break Ended::Interrupt;
@@ -189,7 +200,6 @@ pub fn attach(
         ending: None,
         child: None,
         seconds,
-        recorder_seconds: own_cpu_seconds() - before,
         recorded: Some(recorded),
     })
 }
@@ -212,7 +222,6 @@ fn watch(
         ending,
         child: ending.is_none().then_some(child),
         seconds: started.elapsed().as_secs_f64(),
-        recorder_seconds: 0.0,
         recorded: None,
     })
 }

@@ -8,6 +8,7 @@ use crate::beginning::Beginning;
 use crate::error::RecordError;
 use crate::merge::merge;
 use crate::notes;
+use crate::price::{Cost, Prices, Tally};
 use crate::run::Options;
 use crate::sink::Sink;
 use crate::spool::Spool;
@@ -20,6 +21,12 @@ use vellum_trace::{Event, Header, TraceError, TraceWriter};
 /// What a recorded run left.
 pub struct Recorded {
     pub spool: Spool,
+    /// What an event costs.
+    pub prices: Prices,
+    /// System calls of no interest, by whatever task.
+    pub passed_calls: u64,
+    /// CPU time that the recorder spent meanwhile, in seconds.
+    pub recorder_seconds: f64,
     /// CPUs in it.
     pub cpus: usize,
     /// Why reads and writes on tmpfs do not show, if they do not.
@@ -61,6 +68,30 @@ impl Recorded {
             Subject::Running(attached) => Some(attached),
         }
     }
+
+    /// What recording cost, if there were so many events of what was recorded.
+    pub fn cost(&self, tally: Tally) -> Cost {
+        Cost {
+            prices: self.prices,
+            tally: Tally {
+                passed_calls: self.passed_calls,
+                ..tally
+            },
+            recorder: self.recorder_seconds,
+        }
+    }
+}
+
+/// What was written.
+pub struct Written {
+    pub events: u64,
+    pub bytes: u64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// Records of what was recorded.
+    pub tally: Tally,
+    /// Microseconds that its tasks ran.
+    pub ran_us: u64,
 }
 
 /// A buffer as the kernel takes it.
@@ -75,29 +106,28 @@ fn size_text(bytes: usize) -> String {
     }
 }
 
-/// Writes the trace of a run to `path`, with a header that begins as `header`. Returns how many
-/// events and bytes it has, and how many events were lost.
+/// Writes the trace of a run to `path`, with a header that begins as `header`.
 pub fn write(
     path: &Path,
     options: &Options,
     recorded: &Recorded,
     layouts: &[Layout],
     mut header: Header,
-) -> Result<(u64, u64, u64), RecordError> {
+) -> Result<Written, RecordError> {
     header.environment.cpus = recorded.cpus as u32;
     header.cpu_times = recorded.without_switches.is_none();
     let mut writer = TraceWriter::create(path, options.level)?;
     let label = "writing the trace";
     let bytes = recorded.spool.record_bytes();
-    let lost = match &recorded.subject {
+    let (noticed, tally) = match &recorded.subject {
         Subject::Command { root } => {
             *writer.header_mut() = header;
             let mut progress = Progress::new(options.style, label, bytes, "bytes");
             let translator = Translator::new(layouts, &mut writer, *root);
-            let noticed = translate(translator, recorded, &mut progress)?;
+            let (noticed, tally) = translate(translator, recorded, layouts, &mut progress)?;
             progress.finish();
             settle(writer.header_mut(), &noticed, recorded, options)?;
-            noticed.lost
+            (noticed, tally)
         }
         Subject::Running(attached) => {
             let mut progress = Progress::new(options.style, label, 2 * bytes, "bytes");
@@ -105,8 +135,8 @@ pub fn write(
             // Once to know the tables.
             let mut tables = Tables(header.clone());
             let translator = Translator::of_running(layouts, &mut tables, started);
-            let noticed = translate(translator, recorded, &mut progress)?;
-            settle(&mut tables.0, &noticed, recorded, options)?;
+            let found = translate(translator, recorded, layouts, &mut progress)?;
+            settle(&mut tables.0, &found.0, recorded, options)?;
             let selection = Selection {
                 root: None,
                 from_us: attached.beginning.whole_ns.saturating_sub(started) / 1000,
@@ -117,22 +147,29 @@ pub fn write(
                 copier: Copier::silent(&tables.0, selection, &mut writer),
             };
             let translator = Translator::of_running(layouts, &mut whole, started);
-            translate(translator, recorded, &mut progress)?;
+            translate(translator, recorded, layouts, &mut progress)?;
             whole.copier.reach_window()?;
             progress.finish();
-            noticed.lost
+            found
         }
     };
     let (events, bytes) = writer.finish()?;
-    Ok((events, bytes, lost))
+    Ok(Written {
+        events,
+        bytes,
+        lost: noticed.lost,
+        tally,
+        ran_us: noticed.ran_us,
+    })
 }
 
-/// Gives the records of all CPUs to the translator.
+/// Gives the records of all CPUs to the translator, and counts those of tasks that it knows.
 fn translate(
     mut translator: Translator<'_>,
     recorded: &Recorded,
+    layouts: &[Layout],
     progress: &mut Progress,
-) -> Result<Noticed, RecordError> {
+) -> Result<(Noticed, Tally), RecordError> {
     let snapshots = recorded
         .running()
         .map(|attached| &attached.beginning.snapshots[..]);
@@ -142,6 +179,7 @@ fn translate(
     }
     let mut snapshots = snapshots.iter().peekable();
     let mut used = recorded.used.iter().peekable();
+    let mut tally = Tally::default();
     merge(&recorded.spool, recorded.cpus, |record, bytes| {
         progress.advance(bytes as u64);
         while let Some(read) = snapshots.next_if(|read| read.read_ns <= record.time_ns) {
@@ -150,12 +188,17 @@ fn translate(
         while let Some(used) = used.next_if(|used| used.time_ns <= record.time_ns) {
             translator.accessed(used)?;
         }
+        if translator.is_live(record.tid) {
+            tally.count(record, layouts);
+        }
         translator.take(record)
     })?;
     for read in snapshots {
         translator.was_read(read)?;
     }
-    Ok(translator.finish(Some(recorded.began)))
+    let mut noticed = translator.finish(Some(recorded.began));
+    noticed.lost += recorded.spool.missed_events();
+    Ok((noticed, tally))
 }
 
 /// Fills in what is known at the end.

@@ -194,6 +194,13 @@ fn tell(recording: &Recording) {
         recording.bytes as f64 / 1e6,
         recording.lost,
     ));
+    if let Some(ran) = recording.ran_seconds.filter(|ran| *ran > 0.0) {
+        say(&format!(
+            "vellum: recording cost at most {:.1} % of the {ran:.2} s of CPU time that were recorded: {}",
+            recording.cost.seconds() / ran * 100.0,
+            recording.cost,
+        ));
+    }
     match (recording.ended, &recording.going_on) {
         (Ended::ByItself, _) => {}
         (_, Some(_)) => say("vellum: the time of the recording is over; the command goes on"),
@@ -290,7 +297,16 @@ fn print_overhead(overhead: &Overhead, out: &mut impl Write) -> io::Result<()> {
         out,
         "rounds of four runs (plain, recorded, recorded, plain): {}",
         overhead.rounds
-    )
+    )?;
+    if let Some(last) = &overhead.last {
+        let share = overhead.priced / overhead.plain.1 * 100.0;
+        writeln!(
+            out,
+            "by events times the price of one: at most {share:.1} % of the CPU time; in the last run \
+             {last}"
+        )?;
+    }
+    Ok(())
 }
 
 /// The time from one sample to the next: a millisecond to an hour.

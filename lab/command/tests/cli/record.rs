@@ -1,8 +1,9 @@
 //! `vellum record` as a user meets it.
 
+use std::io::{BufRead, BufReader};
 use std::process::Command;
 
-use crate::command::{Scratch, printed, recording_permitted};
+use crate::command::{Scratch, printed, recording_permitted, vellum};
 use vellum_trace::{EventKind, TraceReader};
 
 /// Unmounts tracefs in a mount namespace of its own, and notes what a command sees
@@ -98,4 +99,84 @@ fn a_full_disk_ends_the_recording_but_not_the_command_and_leaves_what_was_record
     for event in trace.events() {
         event.unwrap();
     }
+}
+
+/// A shell that forks and executes until it is killed, which it is when this is dropped.
+struct Shell(std::process::Child);
+
+impl Shell {
+    fn new() -> Shell {
+        let script = "while :; do (/bin/true; :); done";
+        Shell(Command::new("sh").args(["-c", script]).spawn().unwrap())
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // It cannot have ended otherwise.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn ctrl_c_ends_the_recording_of_a_running_process_and_what_it_leaves_replays() {
+    if !recording_permitted() {
+        return;
+    }
+    let scratch = Scratch::new("record-running");
+    let trace = scratch.path("t.vellum");
+    let mut shell = Shell::new();
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["record", "-o", &trace, "--pid", &shell.0.id().to_string()])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let messages = BufReader::new(recorder.stderr.take().unwrap());
+    let mut messages = messages.lines().map(Result::unwrap);
+    let first = messages.next().unwrap();
+    assert!(first.contains("Ctrl-C ends the recording"), "{first}");
+    let kill = format!("kill -INT {}", recorder.id());
+    let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+    assert!(sent.success());
+    let rest: Vec<String> = messages.collect();
+    let rest = rest.join("\n");
+    assert!(recorder.wait().unwrap().success(), "{rest}");
+    for expected in [
+        "begins with",
+        "huge pages were left as they are",
+        "cost at most",
+        "goes on",
+    ] {
+        assert!(rest.contains(expected), "{expected}: {rest}");
+    }
+    assert_eq!(shell.0.try_wait().unwrap(), None, "the shell goes on");
+
+    let info = printed(&vellum(&["info", &trace]));
+    assert!(info.contains("make the state that was there"), "{info}");
+    assert!(info.contains("as the system had them"), "{info}");
+    let replay = vellum(&["replay", &trace, "--verify", "--quiet"]);
+    assert!(replay.status.success(), "{}", printed(&replay));
+}
+
+#[test]
+fn processes_that_cannot_be_recorded_are_refused() {
+    if !recording_permitted() {
+        return;
+    }
+    let scratch = Scratch::new("record-refused");
+    let trace = scratch.path("t.vellum");
+    for (args, expected) in [
+        (vec!["--pid", "4294967295"], "there is no process"),
+        (vec!["--cgroup", "/nonexistent"], "no control group"),
+        (vec!["--pid", "1", "--cgroup", "/"], "cannot be used with"),
+        (vec!["--pid", "0"], "not in"),
+        (vec!["--duration", "30", "true"], "30s"),
+    ] {
+        let output = vellum(&[&["record", "-o", &trace], &args[..]].concat());
+        assert!(!output.status.success());
+        let messages = printed(&output);
+        assert!(messages.contains(expected), "{args:?}: {messages}");
+    }
+    assert!(!std::path::Path::new(&trace).exists());
 }

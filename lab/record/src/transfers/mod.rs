@@ -1,41 +1,45 @@
 //! Reads and writes of files on a tmpfs, which no event of the kernel shows.
 //!
-//! [`program`] has the program that finds them, [`btf`] the places of what it looks at,
-//! and [`load`] hands it to the kernel. What the kernel then records is a
+//! [`program`] has the program that finds them. What the kernel then records is a
 //! [`Sample::Transfer`](crate::Sample::Transfer) at the beginning of a call; how many bytes
 //! were moved shows at its end.
 
-mod btf;
-mod load;
 mod program;
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use crate::bpf::assembler::Instruction;
+use crate::bpf::btf::Btf;
+use crate::bpf::load;
 use crate::error::RecordError;
 use crate::sample::{Identity, Sample, Transfer};
 use crate::syscalls::number;
-use crate::tracepoint::Layout;
-use btf::Btf;
+use crate::tracepoint::{Layout, Tracepoint};
 pub use program::MARK;
 use program::{Places, record};
 
 /// Where the kernel's type information is.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// The program in the kernel, with the map that leads its records to the rings. It runs
-/// until the events that it was attached to are closed.
+/// The programs in the kernel at the beginning and at the end of calls, with the map that leads
+/// records to the rings. They run until the events that they were attached to are closed.
 pub struct Watch {
-    program: OwnedFd,
+    enter: OwnedFd,
+    exit: OwnedFd,
     output: OwnedFd,
+    /// Counts calls of no interest, on each CPU.
+    passed: OwnedFd,
+    possible_cpus: usize,
 }
 
 impl Watch {
     /// Loads the program. The text says why not.
     pub fn load(layouts: &[Layout], cpus: &[u32]) -> Result<Self, String> {
-        let enter = layouts.iter().find(|layout| layout.is_sys_enter());
-        let enter = enter.ok_or("system calls are not recorded")?;
+        let of = |point| layouts.iter().find(|layout| layout.point == point);
+        let calls = of(Tracepoint::SysEnter).zip(of(Tracepoint::SysExit));
+        let (enter, exit) = calls.ok_or("system calls are not recorded")?;
         let bytes = fs::read(BTF)
             .map_err(|error| format!("the kernel's types cannot be read from {BTF}: {error}"))?;
         let places = Btf::parse(&bytes).and_then(|btf| Places::of(&btf));
@@ -53,10 +57,20 @@ impl Watch {
         };
         let output = load::output_map(entries).map_err(refused("the kernel makes no map"))?;
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&output);
-        let code = program::assemble(&places, enter, descriptor);
-        let code = code.ok_or("the event of system calls is laid out in an unknown way")?;
-        let program = load::program(&code).map_err(refused("the kernel refuses the program"))?;
-        Ok(Self { program, output })
+        let passed = load::buffer_of_each_cpu(8).map_err(refused("the kernel makes no map"))?;
+        let counter = std::os::fd::AsRawFd::as_raw_fd(&passed);
+        let unknown = "the event of system calls is laid out in an unknown way";
+        let load = |code: Option<Vec<Instruction>>| {
+            let code = code.ok_or(unknown)?;
+            load::program(&code).map_err(refused("the kernel refuses the program"))
+        };
+        Ok(Self {
+            enter: load(program::at_enter(&places, enter, descriptor, counter))?,
+            exit: load(program::at_exit(exit))?,
+            output,
+            passed,
+            possible_cpus: load::possible_cpus().map_err(refused("CPUs"))?,
+        })
     }
 
     /// Has what is found on `cpu` go to `event`.
@@ -64,9 +78,24 @@ impl Watch {
         load::set_output(&self.output, cpu, event)
     }
 
-    /// Has the program run at the tracepoint of `event`, on every CPU.
-    pub fn attach(&self, event: &OwnedFd) -> io::Result<()> {
-        load::attach(event, &self.program)
+    /// Calls of no interest that began so far, on all CPUs.
+    pub fn passed_calls(&self) -> u64 {
+        let counts = load::look_up_each_cpu(&self.passed, 8, self.possible_cpus);
+        let counts = counts.unwrap_or_default();
+        let words = counts.chunks_exact(8);
+        words
+            .map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
+            .sum()
+    }
+
+    /// Has the program of a tracepoint, if there is one, run wherever that of `event` is
+    /// passed, on every CPU.
+    pub fn attach(&self, point: Tracepoint, event: &OwnedFd) -> io::Result<()> {
+        match point {
+            Tracepoint::SysEnter => load::attach(event, &self.enter),
+            Tracepoint::SysExit => load::attach(event, &self.exit),
+            _ => Ok(()),
+        }
     }
 }
 

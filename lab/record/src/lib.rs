@@ -42,6 +42,7 @@ mod watch;
 mod write;
 
 pub use accesses::Marks;
+pub use child::own_cpu_seconds;
 pub use error::RecordError;
 pub use overhead::{Overhead, measure_overhead};
 pub use price::{Cost, Prices, Tally};

@@ -123,9 +123,12 @@ pub fn of_beginning(beginning: &Beginning) -> String {
         .iter()
         .map(|one| one.mappings.len())
         .sum();
+    let processes = match beginning.snapshots.len() {
+        1 => "1 process as it was".to_owned(),
+        several => format!("{several} processes as they were"),
+    };
     format!(
-        "the trace begins with {} processes as they were: {mappings} mappings, {} KiB in memory",
-        beginning.snapshots.len(),
+        "the trace begins with {processes}: {mappings} mappings, {} KiB in memory",
         resident / 1024
     )
 }

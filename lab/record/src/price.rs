@@ -166,13 +166,18 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Seconds of all together. Another record costs what a call does that has two, at most.
+    /// Seconds of all together.
     pub fn seconds(&self) -> f64 {
+        self.of_events() + self.recorder
+    }
+
+    /// Without what the recorder took itself. Another record costs at most what a call does that
+    /// has two.
+    pub fn of_events(&self) -> f64 {
         let (prices, tally) = (&self.prices, &self.tally);
         tally.faults as f64 * prices.fault
             + (tally.calls + tally.others) as f64 * prices.call
             + tally.passed_calls as f64 * prices.passed_call
-            + self.recorder
     }
 }
 

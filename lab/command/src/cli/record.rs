@@ -4,14 +4,14 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::ValueHint;
 
 use super::outputs::OutputPath;
 use super::{Failure, size};
-use vellum_record::{Ended, Options, Overhead, Recording, Target};
+use vellum_record::{Ended, Options, Overhead, RecordError, Recording, Target};
 use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::{AccessMarks, DEFAULT_LEVEL};
 
@@ -40,6 +40,7 @@ Examples:
   vellum record --buffer 64M -o server.vellum -- ./run-server-benchmark
   vellum record --accesses 100ms -o server.vellum -- ./run-server-benchmark
   vellum record --duration 30s -o server.vellum --pid $(pidof redis-server)
+  vellum record --duration 1s --every 2m -o day.vellum --pid $(pidof redis-server)
   vellum record --duration 1m --cgroup /sys/fs/cgroup/system.slice/nginx.service
   vellum record --measure-overhead 3 --prepare 'make clean' -- make -j4";
 
@@ -69,6 +70,12 @@ pub struct RecordArgs {
     /// End the recording, not what is recorded, after this time (as 500ms, 30s or 5m)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
+
+    /// Sample: record again each TIME for the --duration, into FILE with a number before its
+    /// extension, until the processes end or Ctrl-C. What happens in between is not recorded
+    #[arg(long, value_name = "TIME", requires = "duration", conflicts_with_all = ["command", "measure_overhead"],
+          value_parser = parse_duration)]
+    every: Option<Duration>,
 
     /// Buffer for each CPU's events, rounded up to a power of two (K, M and G are
     /// understood)
@@ -129,13 +136,11 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
         accesses: args.accesses,
         style: Style::detect(args.quiet),
     };
-    let recording = vellum_record::record(&options, &interrupt)?;
-    if let Some(why) = &recording.elsewhere {
-        say(&format!(
-            "vellum: {why}; the trace is in {}",
-            recording.path.display()
-        ));
+    if let Some(every) = args.every {
+        return sample(options, every, args.quiet, &interrupt);
     }
+    let recording = vellum_record::record(&options, &interrupt)?;
+    say_where(&recording);
     if !args.quiet {
         tell(&recording);
     }
@@ -154,6 +159,91 @@ pub fn run(args: RecordArgs) -> Result<(), Failure> {
         0 => Ok(()),
         code => Err(Failure::silent(code)),
     }
+}
+
+/// Says where a trace is that is not where it was to be.
+fn say_where(recording: &Recording) {
+    if let Some(why) = &recording.elsewhere {
+        let path = recording.path.display();
+        say(&format!("vellum: {why}; the trace is in {path}"));
+    }
+}
+
+/// Records windows of time, one after the other, until what is recorded ends or the user asks.
+fn sample(
+    options: Options,
+    every: Duration,
+    quiet: bool,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let window = options.duration.unwrap_or_default();
+    if every <= window {
+        return Err(Failure::usage(
+            "--every must be longer than --duration, which is how long each window takes",
+        ));
+    }
+    let (began, own_before) = (Instant::now(), vellum_record::own_cpu_seconds());
+    let (mut windows, mut recorded, mut events_cost) = (0, 0.0, 0.0);
+    loop {
+        let next = Instant::now() + every;
+        let options = Options {
+            output: numbered(&options.output, windows + 1),
+            style: match windows {
+                0 => options.style,
+                _ => Style::Quiet,
+            },
+            ..options.clone()
+        };
+        let recording = match vellum_record::record(&options, interrupt) {
+            // What was recorded before has ended meanwhile.
+            Err(RecordError::Target(_)) if windows > 0 => break,
+            other => other?,
+        };
+        say_where(&recording);
+        windows += 1;
+        recorded += recording.seconds;
+        events_cost += recording.cost.of_events();
+        if !quiet {
+            let (path, events) = (recording.path.display(), recording.events);
+            say(&format!(
+                "vellum: {path}: {events} events, {} lost",
+                recording.lost
+            ));
+        }
+        if recording.ended != Ended::Time {
+            break;
+        }
+        while Instant::now() < next && !interrupt.requested() {
+            let left = next.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(Duration::from_millis(100)));
+        }
+        if interrupt.requested() {
+            break;
+        }
+    }
+    if !quiet {
+        let elapsed = began.elapsed().as_secs_f64();
+        let cost = vellum_record::own_cpu_seconds() - own_before + events_cost;
+        say(&format!(
+            "vellum: {windows} windows, {recorded:.1} of {elapsed:.1} s; what happened in the other {:.1} % \
+             of the time is not recorded. All of it, with writing the traces, cost at most {:.2} % \
+             of one CPU",
+            (1.0 - recorded / elapsed).max(0.0) * 100.0,
+            cost / elapsed * 100.0,
+        ));
+    }
+    Ok(())
+}
+
+/// The path of a window's trace.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
 }
 
 /// Says what came of a recording.
@@ -357,6 +447,13 @@ mod tests {
         ] {
             assert!(parse_interval(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn windows_are_numbered_before_the_extension() {
+        let name = |path: &str| numbered(Path::new(path), 12).display().to_string();
+        assert_eq!(name("a/day.vellum"), "a/day-12.vellum");
+        assert_eq!(name("day"), "day-12");
     }
 
     #[test]

@@ -16,14 +16,17 @@ use vellum_trace::{Event, EventKind, MapOrigin, Prot, Task, TaskId};
 pub use vellum_trace::Access as Kind;
 
 const PAGE: u64 = 4096;
+/// Pages that are touched at most where each is an event, 64 GiB of them: a line can tell more than
+/// memory has.
+pub const MOST_PAGES: u64 = 1 << 24;
 /// No instruction accesses more bytes at once.
 const MOST_BYTES: u64 = 1 << 16;
 /// What `pthread_create` asks for: a thread of the same process.
 const THREAD: u64 = 0x3d_0f00;
 
-const READ: u8 = 1;
-const WRITE: u8 = 2;
-const EXECUTE: u8 = 4;
+pub const READ: u8 = 1;
+pub const WRITE: u8 = 2;
+pub const EXECUTE: u8 = 4;
 
 /// One access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -226,6 +229,14 @@ impl Process {
     }
 }
 
+/// More pages than that.
+pub fn too_many_pages(source: &str, pages: u64) -> ImportError {
+    ImportError::Format(format!(
+        "{source} with {pages} pages that were used: a trace has an event for each, and at most \
+         {MOST_PAGES} are made"
+    ))
+}
+
 /// Writes processes, one after the other, and what had to be assumed.
 pub fn write(
     processes: Vec<Process>,
@@ -260,7 +271,7 @@ pub fn write(
 
 /// Runs of neighbouring pages that were used in the same ways: first page, page
 /// after the last, ways.
-fn runs(pages: &BTreeMap<u64, u8>) -> Vec<(u64, u64, u8)> {
+pub fn runs(pages: &BTreeMap<u64, u8>) -> Vec<(u64, u64, u8)> {
     let mut runs: Vec<(u64, u64, u8)> = Vec::new();
     for (&page, &ways) in pages {
         match runs.last_mut() {

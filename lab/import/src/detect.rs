@@ -1,6 +1,9 @@
 //! Which tool printed a text.
 
-use crate::{HEAD, ImportError, Input, drmemtrace, foreign, lackey, perf_script, smaps, strace};
+use crate::packed::Packing;
+use crate::{
+    HEAD, ImportError, Input, damon, drmemtrace, foreign, lackey, perf_script, smaps, strace,
+};
 
 /// A kind of text that can be imported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,8 +17,10 @@ pub enum Format {
     Strace,
     /// Lines of `valgrind --tool=lackey --trace-mem=yes`
     Lackey,
-    /// Lines of `drrun -t drmemtrace -tool view` (DynamoRIO)
+    /// Records of DynamoRIO's drmemtrace, or lines of its view tool
     Drmemtrace,
+    /// What DAMON saw: `damo record`, `damo report raw`, or its events in text of perf or ftrace
+    Damon,
     /// A dump of `/proc/PID/smaps`
     Smaps,
 }
@@ -29,6 +34,7 @@ impl Format {
             Format::Strace => "strace",
             Format::Lackey => "lackey",
             Format::Drmemtrace => "drmemtrace",
+            Format::Damon => "DAMON",
             Format::Smaps => "smaps",
         }
     }
@@ -41,6 +47,7 @@ const LOOKS: &str = "\
   strace       4711  1700000000.123456 munmap(0x7f…, 4096) = 0
   lackey        S 1ffeffe7e,8
   drmemtrace   14  3:  4711 write  8 byte(s) @ 0x7f… by PC 0x…
+  damon        7f…000-7f…000 (   3.949 MiB)           0    -1
   smaps        7f…000-7f…000 r-xp 00002000 fe:00 325835   /usr/bin/make";
 
 /// Binary files that are taken for text by mistake, and what to do.
@@ -53,28 +60,24 @@ const BINARY: [(&[u8], &str); 8] = [
     (b"\x89VLM", "it is a Vellum trace already"),
     (b"\x7fELF", "it is a program"),
     (
-        b"\x1f\x8b",
-        "it is compressed; decompress it: zcat FILE | vellum import - (a trace of drmemtrace is made \
-         text by its view tool: drrun -t drmemtrace -tool view -indir DIRECTORY; a recording of damo \
-         is not read)",
+        b"\x04\x22\x4d\x18",
+        "it is compressed with lz4, which is not read: lz4 -dc FILE | vellum import -",
     ),
     (
-        b"\x28\xb5\x2f\xfd",
-        "it is compressed; decompress it: zstdcat FILE | vellum import -",
+        b"\xfd7zXZ\0",
+        "it is compressed with xz, which is not read: xzcat FILE | vellum import -",
     ),
     (
-        b"PK\x03\x04",
-        "it is a zip archive; if it is a trace of drmemtrace (DynamoRIO), make text of it: drrun -t \
-         drmemtrace -tool view -indir DIRECTORY",
+        b"BZh",
+        "it is compressed with bzip2, which is not read: bzcat FILE | vellum import -",
     ),
     (
-        b"\x19\x00\x00\x00",
-        "it looks like a trace of drmemtrace (DynamoRIO); make text of it: drrun -t drmemtrace -tool \
-         view -indir DIRECTORY",
+        b"\xff\x06\x00\x00sNaPpY",
+        "it is compressed with snappy, which is not read",
     ),
     (
         b"damon_recfmt_ver",
-        "it is a recording of DAMON (damo record), which is not read",
+        "it is a binary recording of an old damo; make text of it: damo report raw -i FILE",
     ),
 ];
 
@@ -84,15 +87,24 @@ pub fn settle(inputs: &mut [Input], asked: Option<Format>) -> Result<Format, Imp
     let mut found: Option<(Format, String)> = None;
     for input in inputs {
         let name = input.name.clone();
-        let head = input.head(HEAD).map_err(|source| ImportError::Read {
+        let read = |source| ImportError::Read {
             name: name.clone(),
             source,
-        })?;
-        check_text(&name, &head)?;
+        };
+        let packing = input.unpack().map_err(read)?;
+        let head = input.head(HEAD).map_err(read)?;
+        let is_records =
+            drmemtrace::begins(&head) && asked.is_none_or(|format| format == Format::Drmemtrace);
+        if !is_records {
+            check_text(&name, &head, packing)?;
+        }
         if asked.is_some() {
             continue;
         }
-        let format = guess(&name, &head)?;
+        let format = match is_records {
+            true => Format::Drmemtrace,
+            false => guess(&name, &head)?,
+        };
         match &found {
             Some((other, first)) if *other != format => {
                 return Err(ImportError::Format(format!(
@@ -109,7 +121,7 @@ pub fn settle(inputs: &mut [Input], asked: Option<Format>) -> Result<Format, Imp
         .ok_or_else(|| ImportError::Format("there is nothing to import".to_owned()))
 }
 
-fn check_text(name: &str, head: &[u8]) -> Result<(), ImportError> {
+fn check_text(name: &str, head: &[u8], packing: Option<Packing>) -> Result<(), ImportError> {
     let refuse = |why: &str| Err(ImportError::Format(format!("{name}: not text: {why}")));
     if head.is_empty() {
         return Err(ImportError::Format(format!("{name}: it is empty")));
@@ -118,6 +130,15 @@ fn check_text(name: &str, head: &[u8]) -> Result<(), ImportError> {
         if head.starts_with(magic) {
             return refuse(why);
         }
+    }
+    if drmemtrace::is_raw(head) {
+        return refuse(
+            "it is a raw recording of drmemtrace, which the tool converts when it is first used: \
+             drrun -t drmemtrace -indir DIRECTORY; then import the files in its directory trace",
+        );
+    }
+    if Packing::of(head).is_some() && packing.is_some() {
+        return refuse("it is compressed twice");
     }
     match head.iter().position(|byte| *byte == 0) {
         Some(at) => refuse(&format!("byte {at} is zero")),
@@ -134,8 +155,12 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
         (Format::Strace, 0),
         (Format::Lackey, 0),
         (Format::Drmemtrace, 0),
+        (Format::Damon, 0),
         (Format::Smaps, 0),
     ];
+    if damon::looks_like_json(&text) {
+        return Ok(Format::Damon);
+    }
     for line in text.lines() {
         for (format, count) in &mut counts {
             let looks = match format {
@@ -144,6 +169,7 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
                 Format::Strace => strace::looks_like(line),
                 Format::Lackey => lackey::looks_like(line),
                 Format::Drmemtrace => drmemtrace::looks_like(line),
+                Format::Damon => damon::looks_like(line),
                 Format::Smaps => smaps::looks_like(line),
             };
             *count += u32::from(looks);
@@ -162,10 +188,10 @@ fn guess(name: &str, head: &[u8]) -> Result<Format, ImportError> {
     if most > second {
         return Ok(best);
     }
-    Err(ImportError::Format(format!(
-        "{name}: which tool printed this cannot be told from its first lines; say it with --from. \
-         Lines look like this:\n{LOOKS}"
-    )))
+    Err(ImportError::Unknown {
+        name: name.to_owned(),
+        looks: LOOKS,
+    })
 }
 
 #[cfg(test)]
@@ -214,6 +240,15 @@ mod tests {
                 "1000-3000 rw-p 00000000 00:00 0\nRss:       4 kB",
                 Format::Smaps,
             ),
+            (
+                "monitoring_start: 0 ns\ntarget_id: 0\nnr_regions: 1\n563ebaa00000-563ebc99e000(  31.617 MiB): 1\n",
+                Format::Damon,
+            ),
+            ("[{\"kdamond_idx\": 0, \"snapshots\": []}]", Format::Damon),
+            (
+                "kdamond.0 4597 [005] 1307.2: damon:damon_aggregated: target_id=0 nr_regions=11 122509119488-135708762112: 0 864",
+                Format::Damon,
+            ),
             ("I  0401ab70,3", Format::Lackey),
             (" S 1fff000748,8", Format::Lackey),
         ] {
@@ -236,11 +271,6 @@ mod tests {
     fn kinds_that_are_not_read_are_named() {
         for (text, name) in [
             (
-                "monitoring_start: 0 ns\ntarget_id: 0\nnr_regions: 1\n563ebaa00000-563ebc99e000(  31.617 MiB): 1\n",
-                "DAMON",
-            ),
-            ("[{\"kdamond_idx\": 0, \"snapshots\": []}]", "DAMON"),
-            (
                 "0x1a8 [0x28]: event: 79\n.\n. ... raw event: size 40 bytes\n0 1105900999 0x1f0 [0x38]: PERF_RECORD_COMM exec: demo:7/7\n0 1105901045 0x228 [0x60]: PERF_RECORD_SAMPLE(IP, 0x1): 7/7: 0x0 period: 1 addr: 0\n",
                 "perf script -D",
             ),
@@ -253,8 +283,8 @@ mod tests {
             assert!(error.contains(name), "{name}: {error}");
         }
         for (bytes, name) in [
-            ("damon_recfmt_ver\x02", "DAMON"),
-            ("PK\x03\x04", "drmemtrace"),
+            ("damon_recfmt_ver\x02", "damo report raw"),
+            ("\x04\x22\x4d\x18", "lz4 -dc"),
         ] {
             assert!(settled(bytes).unwrap_err().contains(name), "{name}");
         }

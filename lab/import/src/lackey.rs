@@ -6,7 +6,7 @@
 
 use crate::accesses::{self, Access, Kind, Process};
 use crate::report::{Place, Report};
-use crate::{Format, ImportError, Input, Watch, each_as, notes};
+use crate::{ImportError, Input, Watch, each_as, notes};
 use vellum_record::Sink;
 
 fn parse(line: &str) -> Option<Access> {
@@ -49,7 +49,7 @@ pub fn import(
     report
         .notes
         .push("Times are made up: an access counts as a nanosecond.".to_owned());
-    notes::tell(sink, Format::Lackey, &report);
+    notes::tell(sink, "lackey text", &report);
     Ok(report)
 }
 

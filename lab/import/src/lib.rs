@@ -1,5 +1,5 @@
 //! Traces from what other tools printed: `perf script`, ftrace, `strace`, valgrind's
-//! lackey, the view tool of DynamoRIO's drmemtrace, and `/proc/PID/smaps`.
+//! lackey, DynamoRIO's drmemtrace, DAMON, and `/proc/PID/smaps`.
 //!
 //! Each importer turns lines into the records that the recorder knows, and the
 //! recorder's own translation makes events of them; only touches that no tool
@@ -9,6 +9,7 @@
 //! the trace lacks is accounted for in the [`Report`].
 
 mod accesses;
+mod damon;
 mod detect;
 mod drmemtrace;
 mod feed;
@@ -17,10 +18,12 @@ mod lackey;
 mod lines;
 mod memory;
 mod notes;
+mod packed;
 pub mod perf_script;
 mod report;
 mod smaps;
 mod strace;
+mod tree;
 
 use std::io;
 
@@ -51,20 +54,33 @@ pub enum ImportError {
         /// What the system said.
         source: io::Error,
     },
-    /// What an input is cannot be told, or it is nothing that can be read, or
-    /// too much of it could not be used ([`Report::is_doubtful`]).
+    /// What an input is cannot be told.
+    #[error(
+        "{name}: which tool printed this cannot be told from its first lines; say it with --from. \
+         Lines look like this:\n{looks}"
+    )]
+    Unknown {
+        /// Which input.
+        name: String,
+        /// A line of each format.
+        looks: &'static str,
+    },
+    /// An input is nothing that can be read, or too much of it could not be used
+    /// ([`Report::is_doubtful`]).
     #[error("{0}")]
     Format(String),
     /// No line made an event.
     #[error(
-        "{names}: nothing to import: none of {lines} lines is an event that {format} text tells of \
+        "{names}: nothing to import: none of {lines} {unit}s is an event that {format} tells of \
          memory; `vellum import --help` says how to make such text{reasons}"
     )]
     Nothing {
         /// The inputs.
         names: String,
-        /// Lines in them.
+        /// Lines in them, or records.
         lines: u64,
+        /// What one of them is called.
+        unit: &'static str,
         /// What was expected.
         format: &'static str,
         /// What the lines are, a line for each reason, each after a line's end.
@@ -99,6 +115,14 @@ impl Default for Options {
     }
 }
 
+/// What an input is. Nothing of it is lost to who reads it then.
+///
+/// # Errors
+/// It cannot be read, or is nothing that can be imported.
+pub fn recognise(input: &mut Input) -> Result<Format, ImportError> {
+    detect::settle(std::slice::from_mut(input), None)
+}
+
 /// Imports the inputs, in this order, into `writer`, which the caller finishes.
 ///
 /// # Errors
@@ -128,6 +152,17 @@ pub fn import_text(
     options: &Options,
 ) -> Result<(Format, Imported, Report), ImportError> {
     let input = Input::new("text", Box::new(io::Cursor::new(text.to_vec())));
+    import_inputs(vec![input], options)
+}
+
+/// Imports inputs into memory.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_inputs(
+    inputs: Vec<Input>,
+    options: &Options,
+) -> Result<(Format, Imported, Report), ImportError> {
     let mut progress = Progress::new(
         vellum_terminal::progress::Style::Quiet,
         "importing",
@@ -141,7 +176,7 @@ pub fn import_text(
         lines: 0,
     };
     let mut imported = Imported::default();
-    let (format, report) = run(vec![input], options, &mut imported, &mut watch)?;
+    let (format, report) = run(inputs, options, &mut imported, &mut watch)?;
     Ok((format, imported, report))
 }
 
@@ -164,23 +199,25 @@ fn run(
         Format::Strace => strace::import(inputs, options.touch_limit, &mut counted, watch),
         Format::Lackey => lackey::import(inputs, &mut counted, watch),
         Format::Drmemtrace => drmemtrace::import(inputs, &mut counted, watch),
+        Format::Damon => damon::import(inputs, &mut counted, watch),
         Format::Smaps => smaps::import(inputs, &mut counted, watch),
     }?;
     if counted.events() == 0 {
         return Err(ImportError::Nothing {
             names: names.join(", "),
             lines: report.lines,
+            unit: report.unit(),
             format: format.name(),
             reasons: after_line_ends(&report.text(&names)),
         });
     }
     if report.is_doubtful() {
         return Err(ImportError::Format(format!(
-            "{}: {} of the {} lines that should tell something cannot be used; nothing was \
-             written{}",
+            "{}: {} of the {} {}s that should tell something cannot be used; nothing was written{}",
             names.join(", "),
             report.skips(),
             report.skips() + report.used(),
+            report.unit(),
             after_line_ends(&report.text(&names))
         )));
     }

@@ -1,6 +1,10 @@
 //! Lines of text from anywhere, whatever the bytes are.
 
+use std::cell::Cell;
 use std::io::{self, BufRead, Read};
+use std::rc::Rc;
+
+use crate::packed::{Counted, Packing};
 
 /// Longer lines are cut here.
 pub const LONGEST: usize = 1 << 16;
@@ -12,6 +16,8 @@ pub struct Input {
     reader: Box<dyn BufRead>,
     line: u64,
     bytes: u64,
+    /// Bytes taken from what is packed.
+    packed: Option<Rc<Cell<u64>>>,
     buffer: Vec<u8>,
 }
 
@@ -23,8 +29,32 @@ impl Input {
             reader,
             line: 0,
             bytes: 0,
+            packed: None,
             buffer: Vec::new(),
         }
+    }
+
+    /// From now on what comes is unpacked, if its beginning shows that it is packed.
+    ///
+    /// # Errors
+    /// The input cannot be read.
+    pub(crate) fn unpack(&mut self) -> io::Result<Option<Packing>> {
+        let packing = Packing::of(&self.head(4)?);
+        if let Some(packing) = packing {
+            let (counted, taken) = Counted::new(self.take_reader());
+            self.packed = Some(taken);
+            self.reader = packing.unpack(Box::new(counted))?;
+        }
+        Ok(packing)
+    }
+
+    /// All that is left.
+    pub(crate) fn reader(&mut self) -> &mut dyn BufRead {
+        &mut self.reader
+    }
+
+    fn take_reader(&mut self) -> Box<dyn BufRead> {
+        std::mem::replace(&mut self.reader, Box::new(io::empty()))
     }
 
     /// The first bytes, at most `most`, which stay to be read.
@@ -33,8 +63,7 @@ impl Input {
     /// The input cannot be read.
     pub fn head(&mut self, most: usize) -> io::Result<Vec<u8>> {
         let mut head = Vec::new();
-        let empty: Box<dyn BufRead> = Box::new(io::empty());
-        let mut reader = std::mem::replace(&mut self.reader, empty);
+        let mut reader = self.take_reader();
         let result = reader.by_ref().take(most as u64).read_to_end(&mut head);
         self.reader = Box::new(io::Cursor::new(head.clone()).chain(reader));
         result.map(|_| head)
@@ -67,6 +96,24 @@ impl Input {
         Ok(Some((text, !whole)))
     }
 
+    /// Fills the buffer as far as the input goes; returns how far.
+    ///
+    /// # Errors
+    /// The input cannot be read.
+    pub(crate) fn next_bytes(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.reader.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes += filled as u64;
+        Ok(filled)
+    }
+
     fn pass_rest_of_line(&mut self) -> io::Result<usize> {
         let mut passed = 0;
         loop {
@@ -86,9 +133,9 @@ impl Input {
         self.line
     }
 
-    /// Bytes read so far.
+    /// Bytes read so far, of what is packed if it is.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.packed.as_ref().map_or(self.bytes, |taken| taken.get())
     }
 }
 

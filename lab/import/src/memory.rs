@@ -1,14 +1,15 @@
 //! Sinks of events: one that keeps them in memory, one that counts them.
 
 use vellum_record::Sink;
-use vellum_trace::rules::Rules;
-use vellum_trace::{Event, Header, TraceError};
+use vellum_trace::rules::{Rules, check_access};
+use vellum_trace::{Event, EventKind, Header, TraceError};
 
 /// A trace in memory that keeps the rules of traces.
 #[derive(Default)]
 pub struct Imported {
     header: Header,
     events: Vec<Event>,
+    accesses: Vec<Event>,
     rules: Rules,
 }
 
@@ -16,6 +17,11 @@ impl Imported {
     /// The tables.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Samples of accessed marks in order of time.
+    pub fn accesses(&self) -> &[Event] {
+        &self.accesses
     }
 
     /// The events in order of time.
@@ -30,13 +36,23 @@ impl Sink for Imported {
     }
 
     fn push(&mut self, event: &Event) -> Result<(), TraceError> {
-        let checked = self.rules.check(&self.header, event);
+        let is_sample = matches!(event.kind, EventKind::Accessed { .. });
+        let checked = match is_sample {
+            true => {
+                let last_us = self.accesses.last().map_or(0, |last| last.time_us);
+                check_access(&self.header, event, last_us)
+            }
+            false => self.rules.check(&self.header, event),
+        };
         checked.map_err(|reason| TraceError::BadEvent {
             path: "memory".into(),
             index: self.events.len() as u64,
             reason,
         })?;
-        self.events.push(*event);
+        match is_sample {
+            true => self.accesses.push(*event),
+            false => self.events.push(*event),
+        }
         Ok(())
     }
 }

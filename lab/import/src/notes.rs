@@ -1,18 +1,18 @@
 //! What an imported trace says about itself.
 
-use crate::{Format, Report};
+use crate::Report;
 use vellum_record::{Noticed, Sink};
 use vellum_trace::Header;
 
 /// Has the trace say what the report notes, and what the text did not tell.
-pub fn tell(sink: &mut dyn Sink, format: Format, report: &Report) {
+pub fn tell(sink: &mut dyn Sink, source: &str, report: &Report) {
     let header = sink.header_mut();
     header.invisible.extend(report.notes.iter().cloned());
-    fill_in(header, format, report);
+    fill_in(header, source, report);
 }
 
 /// Fills in what the text did not tell, and what is missing.
-pub fn fill_in(header: &mut Header, format: Format, report: &Report) {
+pub fn fill_in(header: &mut Header, source: &str, report: &Report) {
     let environment = &mut header.environment;
     if environment.kernel.is_empty() {
         environment.kernel = "unknown".to_owned();
@@ -20,10 +20,11 @@ pub fn fill_in(header: &mut Header, format: Format, report: &Report) {
     if environment.architecture.is_empty() {
         environment.architecture = "x86_64".to_owned();
     }
-    let mut first = format!("Imported from {} text.", format.name());
+    let mut first = format!("Imported from {source}.");
     if report.skips() > 0 {
         let skips = report.skips();
-        first.push_str(&format!(" {skips} lines could not be used."));
+        let unit = report.unit();
+        first.push_str(&format!(" {skips} {unit}s could not be used."));
     }
     if !header.invisible.contains(&first) {
         header.invisible.insert(0, first);

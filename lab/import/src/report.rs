@@ -31,8 +31,11 @@ pub struct Reason {
 /// What became of the lines.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Report {
-    /// Lines read.
+    /// Lines read, or records.
     pub lines: u64,
+    /// What they are called; empty: lines.
+    #[serde(skip)]
+    pub unit: &'static str,
     /// Lines that should have told something and did not: the trace lacks it.
     pub skipped: Vec<Reason>,
     /// Lines that are understood and say nothing about memory.
@@ -66,6 +69,14 @@ fn add(reasons: &mut Vec<Reason>, place: Place, what: &str) {
 }
 
 impl Report {
+    /// What one of what was read is called.
+    pub fn unit(&self) -> &'static str {
+        match self.unit {
+            "" => "line",
+            unit => unit,
+        }
+    }
+
     /// A line that the trace lacks.
     pub fn skip(&mut self, place: Place, what: impl AsRef<str>) {
         add(&mut self.skipped, place, what.as_ref());
@@ -106,8 +117,10 @@ impl Report {
         ] {
             lines.extend(reasons.iter().map(|reason| {
                 let (count, what) = (reason.count, &reason.what);
-                let word = if count == 1 { "line" } else { "lines" };
-                format!("{verb} {count} {word}: {what} ({})", places(reason, names))
+                let unit = self.unit();
+                let end = if count == 1 { "" } else { "s" };
+                let places = places(reason, names, unit);
+                format!("{verb} {count} {unit}{end}: {what} ({places})")
             }));
         }
         lines.extend(self.notes.iter().cloned());
@@ -116,7 +129,7 @@ impl Report {
 }
 
 /// `line 3, 17, 18, …`; with several inputs `a.txt:3, b.txt:17, …`.
-fn places(reason: &Reason, names: &[String]) -> String {
+fn places(reason: &Reason, names: &[String], unit: &str) -> String {
     let several = names.len() > 1;
     let one = |place: &Place| match names.get(place.input) {
         Some(name) if several => format!("{name}:{}", place.line),
@@ -127,9 +140,9 @@ fn places(reason: &Reason, names: &[String]) -> String {
         text.push("…".to_owned());
     }
     let word = match (several, reason.count) {
-        (true, _) => "",
-        (false, 1) => "line ",
-        (false, _) => "lines ",
+        (true, _) => String::new(),
+        (false, 1) => format!("{unit} "),
+        (false, _) => format!("{unit}s "),
     };
     format!("{word}{}", text.join(", "))
 }

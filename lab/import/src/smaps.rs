@@ -13,16 +13,14 @@
 
 use std::collections::HashMap;
 
+use crate::accesses::{MOST_PAGES, too_many_pages};
 use crate::report::{Place, Report};
-use crate::{Format, ImportError, Input, Watch, each_as, notes};
+use crate::{ImportError, Input, Watch, each_as, notes};
 use vellum_record::Sink;
 pub use vellum_record::smaps::looks_like;
 use vellum_record::smaps::{Mapping, size};
 use vellum_trace::{Event, EventKind, File, FileId, Task, TaskId};
 
-/// Pages that are touched at most, 64 GiB of them: a line can tell more than memory has, and each page
-/// is an event.
-const MOST_PAGES: u64 = 1 << 24;
 /// Where addresses of programs end.
 const USER_END: u64 = 1 << 56;
 
@@ -41,10 +39,7 @@ pub fn import(
             sum.saturating_add(written + read)
         });
     if pages > MOST_PAGES {
-        return Err(ImportError::Format(format!(
-            "smaps text with {pages} pages that are there: a trace has an event for each, and at most \
-             {MOST_PAGES} are made"
-        )));
+        return Err(too_many_pages("smaps text", pages));
     }
     let mut files = HashMap::new();
     for process in &processes {
@@ -79,7 +74,7 @@ pub fn import(
             report.notes.push(format!("{} {what}", bytes / 1024));
         }
     }
-    notes::tell(sink, Format::Smaps, &report);
+    notes::tell(sink, "smaps text", &report);
     Ok(report)
 }
 

@@ -64,6 +64,15 @@ pub struct Mmap<'a> {
     pub name: &'a [u8],
 }
 
+impl Mmap<'_> {
+    /// Whether it is one of a file, and not of memory without one.
+    pub fn is_of_file(&self) -> bool {
+        // A segment of System V shared memory has its number as inode, from 0 on.
+        let is_numbered = self.inode != 0 || self.name.starts_with(b"/SYSV");
+        is_numbered && self.name.starts_with(b"/") && !self.name.starts_with(b"//anon")
+    }
+}
+
 const MMAP2: u32 = 10;
 const LOST: u32 = 2;
 const COMM: u32 = 3;

@@ -1,5 +1,5 @@
-//! Whatever the text is, importing it as text of drmemtrace ends in a trace that keeps the
-//! rules of traces, or in an error.
+//! Whatever the text or the records are, importing them as those of drmemtrace ends in a trace that
+//! keeps the rules of traces, or in an error.
 //!
 //! ```text
 //! mkdir -p test/fuzz/corpus/import_drmemtrace

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! mkdir -p test/fuzz/corpus/import_perf_script
-//! cp lab/import/tests/fixtures/perf-script*.txt test/fuzz/corpus/import_perf_script/
+//! cp lab/import/tests/fixtures/perf-script*.txt lab/import/tests/fixtures/page-faults*.txt test/fuzz/corpus/import_perf_script/
 //! cargo +nightly fuzz run --fuzz-dir test/fuzz import_perf_script test/fuzz/corpus/import_perf_script test/fuzz/seeds/import_perf_script -- -rss_limit_mb=1024 -max_len=65536
 //! ```
 #![no_main]

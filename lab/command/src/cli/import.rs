@@ -25,21 +25,28 @@ Text to import is made like this (the whole list of events is in docs/import-exp
   trace-cmd report > ftrace.txt        # or the kernel's own trace and trace_pipe
   strace -f -ttt -y --seccomp-bpf -e trace=%memory,%process,%desc -o strace.txt make
   valgrind --tool=lackey --trace-mem=yes --log-file=lackey.txt ls
-  drrun -t drmemtrace -tool view -indir DIRECTORY > drmemtrace.txt
+  perf record -e page-faults -c 1 -d -- make
+  perf script -F +addr --show-task-events --show-mmap-events > faults.txt
+  drrun -t drmemtrace -offline -- ls   # the files in its directory trace are read as they are
+  damo record PID                      # damon.data is read as it is
   cat /proc/PID/smaps > smaps.txt      # a process as it is at one moment
 
 Examples:
   vellum import perf.txt -o build.vellum
   vellum import strace.txt -o build.vellum --touch-limit 64
   strace -f -ttt -y make 2>&1 >/dev/null | vellum import - -o build.vellum --from strace
-  vellum import lackey.txt -o ls.vellum --strict";
+  vellum import drmemtrace.ls.*.dir/trace/* -o ls.vellum
+  vellum import lackey.txt -o ls.vellum --strict
 
-/// Make a trace of text of perf script, ftrace, strace, lackey, drmemtrace or smaps
+Texts that are compressed with gzip, zlib, zstd or zip need not be unpacked. `vellum info` and
+`vellum plan` read a single file of any of these without an import.";
+
+/// Make a trace of what perf script, ftrace, strace, lackey, drmemtrace, DAMON or smaps tell
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ImportArgs {
     /// The text; `-` is standard input. Several files are one run: parts of a
-    /// perf script, files of `strace -ff`, processes under lackey
+    /// perf script, files of `strace -ff`, processes under lackey, threads under drmemtrace
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files: Vec<PathBuf>,
 
@@ -96,9 +103,10 @@ pub fn run(args: ImportArgs) -> Result<(), Failure> {
     progress.finish();
     let (format, report) = result.map_err(failure)?;
     if args.strict && report.skips() > 0 {
-        let (skips, list) = (report.skips(), skipped(&report, &names));
+        let (skips, unit, list) = (report.skips(), report.unit(), skipped(&report, &names));
         return Err(Failure::usage(format!(
-            "{skips} lines could not be used, and --strict was given; nothing was written\n{list}"
+            "{skips} {unit}s could not be used, and --strict was given; nothing was written\n{}",
+            list.join("\n")
         )));
     }
     let (events, size) = writer.finish()?;
@@ -107,8 +115,8 @@ pub fn run(args: ImportArgs) -> Result<(), Failure> {
             eprintln!("vellum: {line}");
         }
         let (output, mb) = (args.output.display(), size as f64 / 1e6);
-        let (lines, tool) = (report.lines, format.name());
-        eprintln!("vellum: {output}: {events} events of {lines} lines of {tool} text, {mb:.1} MB");
+        let what = made_of(format, &report);
+        eprintln!("vellum: {output}: {events} events of {what}, {mb:.1} MB");
     }
     Ok(())
 }
@@ -117,8 +125,20 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// What a trace was made of, and how much of it.
+pub fn made_of(format: Format, report: &Report) -> String {
+    let (count, unit, tool) = (report.lines, report.unit(), format.name());
+    match unit {
+        "line" => format!("{count} lines of {tool} text"),
+        _ => format!("{count} {unit}s of {tool}"),
+    }
+}
+
 /// An input and its length, 0 if that is not known.
-fn open(path: &Path) -> Result<(Input, u64), Failure> {
+///
+/// # Errors
+/// It cannot be read.
+pub fn open(path: &Path) -> Result<(Input, u64), Failure> {
     if is_stdin(path) {
         let reader = BufReader::new(io::stdin());
         return Ok((Input::new("standard input", Box::new(reader)), 0));
@@ -127,22 +147,32 @@ fn open(path: &Path) -> Result<(Input, u64), Failure> {
     let file = File::open(path).blame_input().doing(|| &name)?;
     let metadata = file.metadata().blame_input().doing(|| &name)?;
     if metadata.is_dir() {
-        return Err(Failure::usage(format!("{name}: it is a directory")));
+        let records = path.join("trace");
+        let files = match records.is_dir() {
+            true => format!("{}/*", records.display()),
+            false => "the files in it".to_owned(),
+        };
+        return Err(Failure::usage(format!(
+            "{name}: it is a directory; give {files}"
+        )));
     }
     let reader = BufReader::with_capacity(1 << 16, file);
     Ok((Input::new(name, Box::new(reader)), metadata.len()))
 }
 
-fn failure(error: ImportError) -> Failure {
+/// What a failed import ends with.
+pub fn failure(error: ImportError) -> Failure {
     match error {
-        ImportError::Format(_) | ImportError::Nothing { .. } => Failure::usage(error.to_string()),
+        ImportError::Format(_) | ImportError::Unknown { .. } | ImportError::Nothing { .. } => {
+            Failure::usage(error.to_string())
+        }
         ImportError::Interrupted => Failure::interrupted(error.to_string()),
         other => other.into(),
     }
 }
 
-fn skipped(report: &Report, names: &[String]) -> String {
+/// The lines of a report about what was skipped.
+pub fn skipped(report: &Report, names: &[String]) -> Vec<String> {
     let lines = report.text(names).into_iter();
-    let lines: Vec<String> = lines.filter(|line| line.starts_with("skipped")).collect();
-    lines.join("\n")
+    lines.filter(|line| line.starts_with("skipped")).collect()
 }

@@ -16,6 +16,8 @@ pub struct Comments {
     environment: Environment,
     /// Written by `vellum dump`.
     pub own: bool,
+    /// Not every event was recorded, perf's header says.
+    pub sampled: bool,
     /// When the trace begins, if that is said.
     pub begin_ns: Option<u64>,
     invisible: Vec<String>,
@@ -46,6 +48,7 @@ impl Comments {
                 let kib = value.trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
                 environment.memory = kib.saturating_mul(1024);
             }
+            "event" => self.sampled |= value.contains(" freq = 1"),
             "cmdline" => {
                 let words = value.split_whitespace();
                 let after = words.clone().position(|word| word == "--");

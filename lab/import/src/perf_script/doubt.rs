@@ -157,9 +157,9 @@ pub struct PlainFaults {
 
 impl PlainFaults {
     /// A line of such an event.
-    pub fn see(&mut self, place: Place, name: String) {
+    pub fn see(&mut self, place: Place, name: &str) {
         let reason = self.reason.get_or_insert(Reason {
-            what: name,
+            what: name.to_owned(),
             count: 0,
             first: Vec::new(),
         });
@@ -187,7 +187,8 @@ impl PlainFaults {
         } else {
             reason.what = format!(
                 "events {name}, which do not tell reads from writes (record \
-                 exceptions:page_fault_user,exceptions:page_fault_kernel instead)"
+                 exceptions:page_fault_user,exceptions:page_fault_kernel instead, or page-faults \
+                 alone with -d)"
             );
             report.skipped.push(reason);
         }

@@ -2,6 +2,7 @@
 
 use super::calls;
 use super::line::EVENTS;
+use super::plain::PlainFault;
 use crate::feed::ABSURD;
 use vellum_record::{Identity, Mmap, Sample};
 
@@ -11,6 +12,8 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
     Sample(Sample<'a>),
+    /// `page-faults` and its kin.
+    PlainFault(PlainFault<'a>),
     /// `task:task_newtask`.
     NewTask {
         child: i64,
@@ -60,9 +63,6 @@ pub enum Not {
     Concerned(String),
     /// It should have been understood; what is wrong.
     Whole(String),
-    /// A fault of which neither address nor kind can be relied on; the event's
-    /// name.
-    PlainFault(String),
 }
 
 fn damaged<T>(what: &str) -> Result<T, Not> {
@@ -148,10 +148,10 @@ pub fn parse(rest: &str) -> Result<Event<'_>, Not> {
             })?,
         },
         "page-faults" | "faults" | "minor-faults" | "major-faults" => {
-            return Err(Not::PlainFault(event.to_owned()));
+            return Ok(Event::PlainFault(PlainFault::parse(event, fields)));
         }
         "damon:damon_aggregated" => {
-            return damaged("DAMON's samples (damon:damon_aggregated), which are not read");
+            return damaged("DAMON's samples among other events (--from damon reads them alone)");
         }
         _ => return Err(Not::Concerned(event_name(event))),
     };
@@ -173,6 +173,11 @@ pub fn program(rest: &str) -> &str {
 pub fn event_name(event: &str) -> String {
     let name: String = event.chars().take(60).collect();
     format!("events {name}")
+}
+
+/// How many events a line stands for, where it says so (`-F +period`).
+pub fn period(rest: &str) -> Option<u64> {
+    rest.split(char::is_whitespace).next()?.parse().ok()
 }
 
 /// Takes the event and what follows it apart. Before the event may stand its

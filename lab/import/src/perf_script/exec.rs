@@ -32,7 +32,11 @@ impl Importer<'_> {
         event: &Event<'_>,
         (_, tid): (u32, u32),
     ) -> Result<bool, ImportError> {
-        if self.task_records || self.replaying || line.time_ns == 0 {
+        if self.task_records
+            || self.replaying
+            || line.time_ns == 0
+            || !self.course.execs_show_late()
+        {
             return Ok(false);
         }
         let executes = |number| matches!(number, number::EXECVE | number::EXECVEAT);
@@ -85,6 +89,7 @@ impl Importer<'_> {
             name => name,
         };
         let name = name.as_bytes();
+        self.program_starts(who);
         self.give(time, who, Body::Comm { name, exec: true })?;
         self.replay(after)?;
         self.feed.place = place;

@@ -13,6 +13,7 @@ mod event;
 mod exec;
 mod ftrace;
 mod line;
+mod plain;
 mod write;
 
 use std::borrow::Cow;
@@ -20,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::feed::Feed;
 use crate::report::Report;
-use crate::{Format, ImportError, Input, Watch, each_line, notes};
+use crate::{ImportError, Input, Watch, each_line, notes};
 use calls::creation;
 use comment::Comments;
 use doubt::{Ends, PlainFaults, Times};
@@ -28,6 +29,7 @@ use event::{Event, Not};
 use exec::Held;
 use ftrace::Told;
 use line::Line;
+use plain::{Course, Filling, Signals};
 use vellum_record::{Body, Record, Sample, Sink};
 
 pub use write::{Losses, Writer};
@@ -37,14 +39,24 @@ const VFORK_FLAGS: u64 = 0x4100;
 /// The lowest byte of `clone`'s flags is a signal.
 const SIGNAL: u64 = 0xff;
 
+/// Nanoseconds, if a word is a time with the colon that follows it.
+pub(crate) fn time_of(word: &str) -> Option<u64> {
+    line::time(word)
+}
+
+/// DAMON's events stand in lines like others, and are read as what they are.
+fn is_of_damon(line: &str) -> bool {
+    line.contains("damon_aggregated: ")
+}
+
 /// Whether a line is one of `perf script`.
 pub(crate) fn looks_like(line: &str) -> bool {
-    line::split(line).is_some() || line::lacking(line).is_some()
+    !is_of_damon(line) && (line::split(line).is_some() || line::lacking(line).is_some())
 }
 
 /// Whether a line is one of ftrace.
 pub(crate) fn looks_like_ftrace(line: &str) -> bool {
-    ftrace::looks_like(line)
+    !is_of_damon(line) && ftrace::looks_like(line)
 }
 
 /// Who printed the text.
@@ -61,9 +73,16 @@ pub(crate) fn import(
     sink: &mut dyn Sink,
     watch: &mut Watch<'_>,
 ) -> Result<Report, ImportError> {
+    let mut filling = Filling::new(sink);
     let mut importer = Importer {
-        feed: Feed::new(sink),
+        signals: filling.signals(),
+        feed: Feed::new(&mut filling),
         printer,
+        course: match printer {
+            Printer::Perf => Course::default(),
+            Printer::Ftrace => Course::Whole,
+        },
+        rereading: false,
         comments: Comments::default(),
         origin_ns: None,
         last_ns: 0,
@@ -88,25 +107,46 @@ pub(crate) fn import(
         }
         importer.line(text)
     })?;
-    let (report, comments, lost) = importer.finish(lines)?;
+    let Finished {
+        mut report,
+        comments,
+        lost,
+        course,
+    } = importer.finish(lines)?;
+    let filled = filling.finish()?;
+    if let Course::Plain(plain) = course {
+        report.notes.extend(plain.notes(comments.sampled, filled));
+    }
     let own = comments.own;
     let header = sink.header_mut();
     header.lost = lost;
     comments.apply(header);
     if !own {
         header.invisible.extend(report.notes.iter().cloned());
-        let format = match printer {
-            Printer::Perf => Format::PerfScript,
-            Printer::Ftrace => Format::Ftrace,
+        let source = match printer {
+            Printer::Perf => "perf script text",
+            Printer::Ftrace => "ftrace text",
         };
-        notes::fill_in(header, format, &report);
+        notes::fill_in(header, source, &report);
     }
     Ok(report)
+}
+
+/// What is left when all lines were read.
+struct Finished {
+    report: Report,
+    comments: Comments,
+    lost: u64,
+    course: Course,
 }
 
 struct Importer<'a> {
     feed: Feed<'a>,
     printer: Printer,
+    course: Course,
+    signals: Signals,
+    /// The line at hand was kept until the text's kind had shown.
+    rereading: bool,
     comments: Comments,
     origin_ns: Option<u64>,
     last_ns: u64,
@@ -147,7 +187,7 @@ impl Importer<'_> {
         let Some(line) = self.split(text) else {
             return Ok(());
         };
-        if !self.replaying {
+        if !self.replaying && !self.rereading {
             self.times.see(line.time_ns)?;
         }
         if line.name.starts_with("VM:") {
@@ -166,10 +206,13 @@ impl Importer<'_> {
             self.feed.translator.calls_by_name();
         }
         match words.as_deref().map_err(Not::clone).and_then(event::parse) {
-            Ok(event) => return self.dispatch(text, &line, event),
+            Ok(event) => {
+                if !self.keep(text, &event)? {
+                    return self.dispatch(text, &line, event);
+                }
+            }
             Err(Not::Concerned(what)) => self.feed.pass_over(&what),
             Err(Not::Whole(what)) => self.feed.skip(&what),
-            Err(Not::PlainFault(name)) => self.plain_faults.see(self.feed.place, name),
         }
         Ok(())
     }
@@ -202,6 +245,7 @@ impl Importer<'_> {
         } else if ftrace::looks_like(text) {
             self.feed.skip("lines of ftrace (import them on their own)");
         } else if text.starts_with([' ', '\t']) {
+            self.course.see_chain();
             self.feed.pass_over("lines of call chains");
         } else if text.starts_with('|') {
             self.feed.pass_over("lines of source code");
@@ -280,17 +324,28 @@ impl Importer<'_> {
         }
         let time = self.time(line);
         match event {
+            Event::Sample(_) if matches!(self.course, Course::Plain(_)) => {
+                self.feed
+                    .skip("system calls and faults told whole, after thousands of page-faults");
+                Ok(())
+            }
             Event::Sample(sample) => self.sample(time, who, sample),
+            Event::PlainFault(fault) => self.plain_fault(line, time, who, fault),
             Event::Mmap { mmap, .. } => {
-                if line.time_ns == 0 && !self.feed.translator.is_live(who.1) {
+                let from_the_start = line.time_ns == 0 || matches!(self.course, Course::Plain(_));
+                if from_the_start && !self.feed.translator.is_live(who.1) {
                     self.feed.translator.expect_first_maps(who.0, who.1);
+                    self.program_starts(who);
                 }
-                self.give(time, who, Body::Mmap(mmap))
+                self.report_mapping(time, who, mmap)
             }
             Event::Comm { name, exec, .. } => {
                 self.task_records = true;
                 if self.comments.own && !exec {
                     self.feed.translator.was_there(who.0, who.1);
+                }
+                if exec {
+                    self.program_starts(who);
                 }
                 let name = name.as_bytes();
                 self.give(time, who, Body::Comm { name, exec })
@@ -355,6 +410,7 @@ impl Importer<'_> {
 
     fn fork(&mut self, time: u64, child: (u32, u32), ptid: u32) -> Result<(), ImportError> {
         self.fresh.insert(child.1);
+        self.memory_is_copied(child, ptid);
         self.give(time, child, Body::Fork { ptid })
     }
 
@@ -391,11 +447,9 @@ impl Importer<'_> {
         }
         let flags = self.creating.get(&who.1).copied();
         let thread = flags.is_some_and(|flags| flags & CLONE_THREAD != 0);
-        self.give(
-            time,
-            (if thread { who.0 } else { child }, child),
-            Body::Fork { ptid: who.1 },
-        )?;
+        let child = (if thread { who.0 } else { child }, child);
+        self.memory_is_copied(child, who.1);
+        self.give(time, child, Body::Fork { ptid: who.1 })?;
         match flags {
             Some(clone_flags) => self.feed.sample(time, who, Sample::NewTask { clone_flags }),
             None => {
@@ -405,7 +459,8 @@ impl Importer<'_> {
         }
     }
 
-    fn finish(mut self, lines: u64) -> Result<(Report, Comments, u64), ImportError> {
+    fn finish(mut self, lines: u64) -> Result<Finished, ImportError> {
+        self.settle_at_the_end()?;
         self.release_all()?;
         self.times.check()?;
         let (noticed, mut report) = self.feed.finish();
@@ -427,10 +482,11 @@ impl Importer<'_> {
                 self.unknown_flags
             ));
         }
-        Ok((
+        Ok(Finished {
             report,
-            self.comments,
-            noticed.lost.saturating_add(self.lost),
-        ))
+            comments: self.comments,
+            lost: noticed.lost.saturating_add(self.lost),
+            course: self.course,
+        })
     }
 }

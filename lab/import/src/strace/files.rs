@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::text;
-use super::tree::Tree;
+use crate::tree::Tree;
 use vellum_record::Identity;
 
 /// Descriptors of one process.

@@ -16,7 +16,6 @@ mod space;
 mod tasks;
 mod text;
 mod touch;
-mod tree;
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,7 +23,7 @@ use std::rc::Rc;
 
 use crate::feed::Feed;
 use crate::report::{Place, Report};
-use crate::{Format, ImportError, Input, Watch, notes};
+use crate::{ImportError, Input, Watch, notes};
 use clock::Clock;
 use files::Files;
 use line::{Line, What};
@@ -74,7 +73,7 @@ pub fn import(
     let header = sink.header_mut();
     header.environment.command = command;
     header.invisible.extend(report.notes.iter().cloned());
-    notes::fill_in(header, Format::Strace, &report);
+    notes::fill_in(header, "strace text", &report);
     Ok(report)
 }
 

@@ -1,7 +1,7 @@
 //! What is known of an address space: which pages are mapped, with which
 //! rights, and which of them have been accessible.
 
-use super::tree::Tree;
+use crate::tree::Tree;
 use vellum_trace::Prot;
 
 /// Neighbouring pages of one kind.
@@ -129,8 +129,8 @@ impl Space {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::tests::MADE;
     use super::*;
+    use crate::tree::tests::MADE;
 
     const NONE: Prot = Prot(0);
     const READ: Prot = Prot(1);

@@ -12,9 +12,7 @@ const NARROW_END: u64 = 1 << 32;
 impl Translator<'_> {
     /// The file of a reported mapping; `None` for memory without one.
     fn mapped_file(&mut self, mmap: &Mmap<'_>) -> Option<FileId> {
-        // A segment of System V shared memory has its number as inode, from 0 on.
-        let is_numbered = mmap.inode != 0 || mmap.name.starts_with(b"/SYSV");
-        if !is_numbered || !mmap.name.starts_with(b"/") || mmap.name.starts_with(b"//anon") {
+        if !mmap.is_of_file() {
             return None;
         }
         let name = String::from_utf8_lossy(mmap.name);

@@ -1,4 +1,5 @@
-//! Text of the view tool of DynamoRIO's drmemtrace, collapsed to page touches.
+//! Traces of DynamoRIO's drmemtrace, collapsed to page touches: text of its view tool, and the
+//! [`records`] themselves.
 //!
 //! ```text
 //! 801397      601855:     1159769 read         8 byte(s) @ 0x00007fff8044f6c0 by PC 0x00007fc2c3aa91e9
@@ -9,12 +10,18 @@
 //! instruction goes on in a line of its own. Timestamps come now and then; an access has the last one
 //! of its thread. What the kernel does in a system call does not show.
 
+mod records;
+
 use crate::accesses::{self, Access, Kind, Process};
 use crate::report::{Place, Report};
-use crate::{Format, ImportError, Input, Watch, each_as, notes};
+use crate::{ImportError, Input, Watch, each_as, notes};
 use vellum_record::Sink;
 
+pub use records::{begins, is_raw};
+
 const OF_THE_KERNEL: &str = "what the kernel does itself";
+const OF_THE_TIMESTAMPS: &str = "Times are those of the last timestamp before an access.";
+const MADE_UP_TIMES: &str = "Times are made up: an access counts as a nanosecond.";
 
 /// A line taken apart.
 #[derive(Debug, PartialEq)]
@@ -122,8 +129,31 @@ struct Traced {
     in_kernel: bool,
 }
 
-/// Imports the inputs, each as a process of its own.
+/// Imports the inputs: records as those of one run, text each as a process of its own.
 pub fn import(
+    mut inputs: Vec<Input>,
+    sink: &mut dyn Sink,
+    watch: &mut Watch<'_>,
+) -> Result<Report, ImportError> {
+    let mut of_records = 0;
+    for input in &mut inputs {
+        let head = input.head(4).map_err(|source| ImportError::Read {
+            name: input.name.clone(),
+            source,
+        })?;
+        of_records += usize::from(begins(&head));
+    }
+    match of_records {
+        0 => import_text(inputs, sink, watch),
+        all if all == inputs.len() => records::import(inputs, sink, watch),
+        _ => Err(ImportError::Format(
+            "some files are records of drmemtrace and some are text: import them one by one"
+                .to_owned(),
+        )),
+    }
+}
+
+fn import_text(
     inputs: Vec<Input>,
     sink: &mut dyn Sink,
     watch: &mut Watch<'_>,
@@ -134,8 +164,8 @@ pub fn import(
     let processes = traced.into_iter().map(|traced| traced.process).collect();
     accesses::write(processes, sink, "drmemtrace", &mut report)?;
     let times = match has_times {
-        true => "Times are those of the last timestamp before an access.",
-        false => "Times are made up: an access counts as a nanosecond.",
+        true => OF_THE_TIMESTAMPS,
+        false => MADE_UP_TIMES,
     };
     report.notes.push(times.to_owned());
     report.notes.push(
@@ -143,7 +173,7 @@ pub fn import(
          show."
             .to_owned(),
     );
-    notes::tell(sink, Format::Drmemtrace, &report);
+    notes::tell(sink, "drmemtrace text", &report);
     Ok(report)
 }
 

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::ValueHint;
 
+use super::given::Given;
 use super::{Failure, OrFail};
 use crate::report::Detail;
-use vellum_terminal::progress::{Progress, Style};
+use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{EventKind, TraceReader};
 
 const EXAMPLES: &str = "\
@@ -24,13 +25,14 @@ workload faulted, wrote or read, from their first use to the end of their mappin
 Examples:
   vellum info build.vellum
   vellum info build.vellum --details
-  vellum info build.vellum --json | jq .events";
+  vellum info build.vellum --json | jq .events
+  vellum info smaps.txt        # a dump of /proc/PID/smaps";
 
 /// Say what a trace holds and where it was made
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct InfoArgs {
-    /// The trace
+    /// The trace, or a text that `vellum import` reads
     #[arg(value_hint = ValueHint::FilePath)]
     trace: PathBuf,
 
@@ -49,8 +51,9 @@ pub struct InfoArgs {
 
 /// Reads the whole trace and prints its summary.
 pub fn run(args: InfoArgs) -> Result<(), Failure> {
-    let trace = TraceReader::open(&args.trace).blame_input()?;
     let style = Style::detect(args.quiet);
+    let given = Given::open(&args.trace, style, &Interrupt::manual())?;
+    let trace = TraceReader::open(given.path()).blame_input()?;
     let mut progress = Progress::new(style, "reading", trace.header().events, "events");
     let mut survey = survey::Survey::new(&trace);
     for event in trace.events_and_accesses() {
@@ -59,7 +62,8 @@ pub fn run(args: InfoArgs) -> Result<(), Failure> {
         progress.advance(u64::from(!matches!(event.kind, EventKind::Accessed { .. })));
     }
     progress.finish();
-    let report = survey.report(&trace);
+    let mut report = survey.report(&trace);
+    report.trace = args.trace.display().to_string();
     let mut out = BufWriter::new(io::stdout().lock());
     if args.json {
         serde_json::to_writer_pretty(&mut out, &report)?;

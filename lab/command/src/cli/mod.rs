@@ -34,6 +34,7 @@ pub mod diffprofile;
 pub mod doctor;
 pub mod dump;
 pub mod export;
+mod given;
 #[cfg(feature = "history")]
 pub mod history;
 pub mod host_forkfault;

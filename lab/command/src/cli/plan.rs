@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use vellum_description::Description;
 use vellum_engine::{DeviceModel, gives};
 
+use super::given::Given;
 use super::outputs::{OutputFile, OutputPath};
 use super::results::{self, OutputArgs, Results};
 use super::{Failure, OrFail, size};
@@ -39,6 +40,7 @@ Examples:
   vellum plan memory traces/snapshot-server.vellum
   vellum plan memory traces/kernel-build.vellum --device disk --parts 1,0.5,0.25 --svg memory.svg
   vellum plan memory traces/snapshot-server.vellum --parts 1,0.75,0.5 --compressed 20
+  vellum plan memory smaps.txt
   vellum plan userpte
   vellum plan userpte --lowmem 896M --ram 2G..64G
   vellum plan userpte traces/kernel-build.vellum --copies 4
@@ -65,7 +67,7 @@ enum Asked {
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct MemoryArgs {
-    /// A workload
+    /// A workload: a trace, or a text that `vellum import` reads
     #[arg(value_hint = ValueHint::FilePath)]
     trace: PathBuf,
     /// Copies of the recorded process family that run at once
@@ -109,7 +111,7 @@ struct MemoryArgs {
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 struct UserpteArgs {
-    /// A workload
+    /// A workload: a trace, or a text that `vellum import` reads
     #[arg(value_hint = ValueHint::FilePath)]
     trace: Option<PathBuf>,
     /// Copies of the recorded process family that run at once
@@ -199,7 +201,8 @@ fn needed(args: &MemoryArgs) -> Result<(), Failure> {
         seed: args.seed,
         ..Options::default()
     };
-    let workload = prepare(&args.trace, &args.design, options, style)?;
+    let given = Given::open(&args.trace, style, &interrupt)?;
+    let workload = prepare(given.path(), &args.design, options, style)?;
     let question = memory::Question {
         trace: args.trace.display().to_string(),
         design: args.design.clone(),
@@ -268,14 +271,19 @@ fn answer(args: &UserpteArgs, question: &Question, price: &Price) -> Result<Plan
     };
     let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
     let style = Style::detect(args.quiet);
-    let workload = load(args, path, style)?;
+    let workload = load(args, path, style, &interrupt)?;
     let ram = ram::choose(args.machine_ram, workload.ram_bytes(), 1);
     let session = Session::new(&workload, &args.design, ram, style, &interrupt);
     plan(question, Some((path.display().to_string(), session, price)))
 }
 
 /// The trace, ready for the format.
-fn load(args: &UserpteArgs, path: &Path, style: Style) -> Result<Workload, Failure> {
+fn load(
+    args: &UserpteArgs,
+    path: &Path,
+    style: Style,
+    interrupt: &Interrupt,
+) -> Result<Workload, Failure> {
     let mut taken = ["format", "userpte", "as"].into_iter();
     if let Some(name) = taken.find(|name| gives(&args.design, name)) {
         return Err(Failure::usage(format!(
@@ -289,7 +297,8 @@ fn load(args: &UserpteArgs, path: &Path, style: Style) -> Result<Workload, Failu
         seed: args.seed,
         ..Options::default()
     };
-    prepare(path, &designs[0], options, style)
+    let given = Given::open(path, style, interrupt)?;
+    prepare(given.path(), &designs[0], options, style)
 }
 
 /// A trace with something in it, ready for a design.

@@ -54,6 +54,8 @@ fn imported_traces_replay_verified() {
     for name in [
         "perf-script-records.txt",
         "perf-script-raw.txt",
+        "page-faults.txt",
+        "page-faults-sampled.txt",
         "strace.txt",
         "strace-y.txt",
         "strace-seccomp.txt",
@@ -84,6 +86,71 @@ fn imported_traces_replay_verified() {
             printed(&output)
         );
     }
+}
+
+/// Its samples of accesses count as those of a recording.
+#[test]
+fn what_damon_saw_replays_and_answers_how_much_memory_is_needed() {
+    let scratch = Scratch::new("inout-damon");
+    let (text, trace) = (scratch.path("damon.txt"), scratch.path("t.vellum"));
+    let mut report = String::new();
+    for second in 1..=8 {
+        // A window of 1 MiB moves through 8 MiB.
+        let start = 0x5555_0000_0000u64 + (second - 1) * 0x10_0000;
+        report += &format!(
+            "monitoring_start: {}.0 s\nmonitoring_end: {second}.0 s\ntarget_id: 7\n\
+             {start:x}-{:x} (   1.000 MiB)  {second}  0\n",
+            second - 1,
+            start + 0x10_0000,
+        );
+    }
+    fs::write(&text, report).unwrap();
+    done(&["import", &text, "-o", &trace, "--strict"]);
+    let output = done(&["info", "--details", &trace]);
+    let info = printed(&output);
+    assert!(info.contains("one page of each region"), "{info}");
+    let output = done(&[
+        "replay", &trace, "--verify", "--audit", "--quiet", "--ram", "256M",
+    ]);
+    assert!(
+        !printed(&output).contains("no explanation"),
+        "{}",
+        printed(&output)
+    );
+    done(&["plan", "memory", &text, "--parts", "1,0.5", "--quiet"]);
+}
+
+/// What was read is said, and nothing of it stays.
+#[test]
+fn texts_are_read_by_info_and_plan_without_an_import() {
+    let dump = fixture("smaps.txt");
+    let output = done(&["info", "--details", &dump]);
+    let text = printed(&output);
+    assert!(
+        text.contains("smaps.txt is no trace; one was made of 950 lines of smaps text"),
+        "{text}"
+    );
+    assert!(text.contains("mappings with "), "{text}");
+    let output = done(&["plan", "memory", &dump, "--parts", "1", "--quiet"]);
+    let text = printed(&output);
+    assert!(
+        text.contains("smaps.txt") && !text.contains("no trace"),
+        "{text}"
+    );
+    let quiet = done(&["info", "--json", "--quiet", &fixture("lackey.txt")]);
+    let json: serde_json::Value = serde_json::from_slice(&quiet.stdout).unwrap();
+    assert_eq!(json["trace"], fixture("lackey.txt"));
+    assert!(quiet.stderr.is_empty());
+    let scratch = Scratch::new("inout-neither");
+    let neither = scratch.path("neither");
+    fs::write(&neither, "hello\nworld\n").unwrap();
+    let output = vellum(&["info", &neither]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = printed(&output);
+    assert!(
+        text.contains("not a Vellum trace") && text.contains("nor text that"),
+        "{text}"
+    );
 }
 
 #[test]

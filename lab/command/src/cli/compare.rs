@@ -59,7 +59,8 @@ said only if the 95 % interval of B / A excludes 1 and lies outside that of the 
 docs/measuring.md describes the method, the tables and the JSON.
 
 Examples:
-  vellum compare
+  vellum compare                                    64 KiB folios (mTHP) against single pages
+  vellum compare traces/kernel-build.vellum --a superpage=off --b superpage=eager   THP at first use
   vellum compare traces/kernel-build.vellum --a rmap=chains --b rmap=partial
   vellum compare traces/kernel-build.vellum --a rmap=chains,direct=on --b rmap=chains,direct=off -n 24
   vellum compare traces/kernel-build.vellum --copies 4 --json report.json
@@ -88,10 +89,10 @@ pub struct CompareArgs {
     on: On,
     /// Design A (`vellum designs` lists the options); `linux` is this machine's own kernel,
     /// `linux:FILE` a saved result of one (docs/host-kernel.md)
-    #[arg(long, value_name = "DESIGN", default_value = "rmap=chains")]
+    #[arg(long, value_name = "DESIGN", default_value = "folio=off")]
     a: String,
     /// Design B, or `linux:FILE`
-    #[arg(long, value_name = "DESIGN", default_value = "rmap=partial")]
+    #[arg(long, value_name = "DESIGN", default_value = "folio=64k")]
     b: String,
     /// With `--a linux`: directory for scratch files [default: /dev/shm]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

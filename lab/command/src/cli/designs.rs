@@ -19,12 +19,27 @@ Examples:
   vellum replay traces/kernel-build.vellum --design rmap=chains,direct=off
   vellum compare traces/kernel-build.vellum --a as=linux-2.5.65-mm2 --b as=linux-2.5.65-mm3";
 
-/// List the options that a design is made of and the published kernels, one per line
+/// What options are about, those that people of today ask for first, in the words that Linux
+/// users say, too. An option that changes something only with another stands below that one.
+const SUBJECTS: [(&str, &[&str]); 7] = [
+    (
+        "Huge pages (THP), folios (mTHP)",
+        &["superpage", "folio", "huge", "filehuge"],
+    ),
+    ("Reclaim, swap (zswap), groups (cgroup)", &["reclaim"]),
+    ("Faults, fork", &["faultaround", "forkcopy", "faultlock"]),
+    ("Reverse mapping", &["rmap", "regions"]),
+    ("Page tables", &["ptepage", "format"]),
+    ("Files, page cache", &["fileio"]),
+    ("Page allocator", &["framelists"]),
+];
+
+/// List the options that a design is made of, by subject, and the published kernels
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DesignsArgs {
-    /// Print JSON: `options`, an array of objects with name, values, default, summary and
-    /// source; `presets`, one with name, settings, meaning and source
+    /// Print JSON: `options`, an array of objects with name, subject, values, default, summary
+    /// and source; `presets`, one with name, settings, meaning and source
     #[arg(long)]
     json: bool,
 }
@@ -46,6 +61,7 @@ struct Kernel<'o> {
 #[derive(serde::Serialize)]
 struct Entry<'o> {
     name: &'o str,
+    subject: &'o str,
     values: &'o [&'o str],
     default: &'o str,
     summary: &'o str,
@@ -63,26 +79,57 @@ pub fn run(args: DesignsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn table(options: &[OptionInfo]) -> String {
-    let lines = options.iter().map(|option| {
-        let values = option
-            .values
+/// The options of a subject, and how far each is indented: those that change something only with
+/// another stand below that one.
+fn of_subject<'o>(
+    options: &'o [OptionInfo],
+    names: &'static [&'static str],
+) -> impl Iterator<Item = (&'o OptionInfo, &'static str)> {
+    names.iter().flat_map(move |name| {
+        let named = options.iter().filter(move |option| option.name == *name);
+        let below = options
             .iter()
-            .map(|value| match *value == option.default {
-                true => format!("[{value}]"),
-                false => (*value).to_owned(),
-            });
-        let mut values = values.collect::<Vec<_>>().join("|");
-        if !option.values.contains(&option.default) {
-            values += &format!(" [{}]", option.default);
-        }
-        let assignment = format!("{}={values}", option.name);
-        (assignment, option.summary, option.source)
+            .filter(move |option| option.only_with.is_some_and(|(of, _)| of == *name));
+        named
+            .map(|option| (option, "  "))
+            .chain(below.map(|option| (option, "    ")))
+    })
+}
+
+/// What an option is about.
+fn subject(options: &[OptionInfo], option: &OptionInfo) -> &'static str {
+    let found = SUBJECTS.iter().find(|(_, names)| {
+        of_subject(options, names).any(|(listed, _)| listed.name == option.name)
     });
-    Table::lines(
-        lines
-            .map(|(assignment, summary, source)| vec![assignment, format!("{summary} ({source})")]),
-    )
+    found.map_or("Other", |(subject, _)| subject)
+}
+
+fn table(options: &[OptionInfo]) -> String {
+    let mut rows = Vec::new();
+    for (subject, names) in SUBJECTS {
+        rows.push(vec![subject.to_owned(), String::new()]);
+        rows.extend(of_subject(options, names).map(|(option, indent)| {
+            let meaning = format!("{} ({})", option.summary, option.source);
+            vec![indent.to_owned() + &assignment(option), meaning]
+        }));
+    }
+    Table::lines(rows.into_iter())
+}
+
+/// An option and its values, the default in brackets.
+fn assignment(option: &OptionInfo) -> String {
+    let values = option
+        .values
+        .iter()
+        .map(|value| match *value == option.default {
+            true => format!("[{value}]"),
+            false => (*value).to_owned(),
+        });
+    let mut values = values.collect::<Vec<_>>().join("|");
+    if !option.values.contains(&option.default) {
+        values += &format!(" [{}]", option.default);
+    }
+    format!("{}={values}", option.name)
 }
 
 fn kernels(presets: &[Preset]) -> String {
@@ -98,6 +145,7 @@ fn kernels(presets: &[Preset]) -> String {
 fn json(options: &[OptionInfo], presets: &[Preset]) -> serde_json::Result<String> {
     let options = options.iter().map(|option| Entry {
         name: option.name,
+        subject: subject(options, option),
         values: option.values,
         default: option.default,
         summary: option.summary,
@@ -114,4 +162,23 @@ fn json(options: &[OptionInfo], presets: &[Preset]) -> serde_json::Result<String
         presets: presets.collect(),
     };
     serde_json::to_string_pretty(&list).map(|text| text + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_listed_once_under_a_subject() {
+        let options = vellum_engine::options();
+        let mut listed: Vec<&str> = SUBJECTS
+            .iter()
+            .flat_map(|(_, names)| of_subject(options, names))
+            .map(|(option, _)| option.name)
+            .collect();
+        listed.sort_unstable();
+        let mut all: Vec<&str> = options.iter().map(|option| option.name).collect();
+        all.sort_unstable();
+        assert_eq!(listed, all);
+    }
 }

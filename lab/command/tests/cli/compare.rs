@@ -229,19 +229,30 @@ fn a_report_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn designs_lists_options_and_published_kernels_one_per_line() {
+fn designs_lists_options_by_subject_and_published_kernels_one_per_line() {
     let output = vellum(&["designs"]);
     assert!(output.status.success());
     let lines = text(&output.stdout);
     let options = vellum_engine::options();
     let presets = vellum_engine::presets();
     let mut lines = lines.lines();
+    let listed: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     for option in options {
-        let line = lines.next().expect("a line for each option");
-        assert!(line.starts_with(&format!("{}=", option.name)), "{line}");
-        assert!(line.contains(option.summary), "{line}");
+        let assignment = format!("{}=", option.name);
+        let is_option = |line: &&&str| line.trim_start().starts_with(&assignment);
+        let line = listed
+            .iter()
+            .find(is_option)
+            .expect("a line for each option");
+        assert!(
+            line.starts_with("  ") && line.contains(option.summary),
+            "{line}"
+        );
     }
-    assert_eq!(lines.next(), Some(""), "a blank line between the tables");
+    let subjects = listed.iter().filter(|line| !line.starts_with(' '));
+    let subjects: Vec<&str> = subjects.map(|line| line.trim_end()).collect();
+    assert_eq!(subjects[0], "Huge pages (THP), folios (mTHP)");
+    assert_eq!(options.len() + subjects.len(), listed.len(), "{listed:#?}");
     for preset in presets {
         let line = lines.next().expect("a line for each kernel");
         assert!(line.starts_with(&format!("as={} ", preset.name)), "{line}");
@@ -261,7 +272,8 @@ fn passes_are_samples_for_mmtests_and_ministat() {
     let (trace, json) = (scratch.path("fork.vellum"), scratch.path("report.json"));
     write_eight_forks(&trace);
     let arguments = ["compare", &trace, "--no-atomics", "--ram", "64M", "--quiet"];
-    let run = |more: &[&str]| vellum(&[&arguments[..], &["-n", "3"], more].concat());
+    let designs = ["--a", "rmap=chains", "--b", "rmap=partial"];
+    let run = |more: &[&str]| vellum(&[&arguments[..], &designs, &["-n", "3"], more].concat());
     let output = run(&["--format", "ministat", "--json", &json]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = text(&output.stdout);

@@ -34,7 +34,11 @@ fn compare(trace: &str, more: &[&str]) -> Output {
         "--no-atomics",
         "-q",
     ];
-    vellum(&[&arguments[..], more].concat())
+    let designs: &[&str] = match more.contains(&"--a") {
+        true => &[],
+        false => &["--a", "rmap=chains", "--b", "rmap=partial"],
+    };
+    vellum(&[&arguments[..], designs, more].concat())
 }
 
 /// A result, for tests that change it.

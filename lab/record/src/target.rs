@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use crate::error::RecordError;
+use crate::error::{RecordError, is_root};
 use crate::processes::{self, Tree};
 
 /// What to record.
@@ -193,10 +193,13 @@ fn check(pid: u32) -> Result<(), String> {
     let maps = fs::read_to_string(format!("/proc/{pid}/task/{alive}/smaps"));
     let maps = maps.map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {
+            let cure = match is_root() {
+                true => ", and something on this machine protects it from root, too",
+                false => "; run vellum as root (or with CAP_SYS_PTRACE)",
+            };
             let user = value("Uid:").and_then(|ids| ids.split_whitespace().next());
             format!(
-                "the memory of process {pid} may not be read: it belongs to user {}; run vellum as \
-                 root (or with CAP_SYS_PTRACE)",
+                "the memory of process {pid} may not be read: it belongs to user {}{cure}",
                 user.unwrap_or("unknown")
             )
         }

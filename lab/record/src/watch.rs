@@ -10,7 +10,7 @@ use crate::beginning::Beginning;
 use crate::child::{Child, Ending, own_cpu_seconds};
 use crate::clock::monotonic_ns;
 use crate::error::RecordError;
-use crate::price::Prices;
+use crate::price::{Counts, Prices};
 use crate::processes::Tree;
 use crate::session::{Drain, Session};
 use crate::spool::Spool;
@@ -76,8 +76,9 @@ impl Recorder {
     /// Opens the events and enables them. `tree` gives the processes whose accessed marks are
     /// sampled.
     fn start(events: Events<'_>, tree: impl FnOnce() -> Tree) -> Result<Recorder, RecordError> {
-        let measured = || Prices::measure().map_err(RecordError::io("cannot measure prices"));
-        let without = measured()?;
+        let measured =
+            |counts| Prices::measure(counts).map_err(RecordError::io("cannot measure prices"));
+        let without = measured(Counts::LowerQuartile)?;
         let before = own_cpu_seconds();
         let mut session = Session::open(events.layouts, events.buffer)?;
         let cpus = session.cpus();
@@ -91,7 +92,7 @@ impl Recorder {
             .drain_into(events.spool)
             .map_err(RecordError::io("cannot start the drain thread"))?;
         let beginning_seconds = own_cpu_seconds() - before;
-        let prices = measured()?.above(&without);
+        let prices = measured(Counts::UpperQuartile)?.above(&without);
         let after_seconds = own_cpu_seconds();
         let sampling = events
             .marks

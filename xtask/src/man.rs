@@ -175,7 +175,9 @@ mod tests {
     fn examples_keep_their_lines() {
         let pages = pages().expect("rendered");
         let compare = &pages["vellum-compare.1"];
-        let example = "\n  vellum compare\n  vellum compare traces/kernel\\-build.vellum";
-        assert!(compare.contains(example), "{compare}");
+        let examples = compare
+            .lines()
+            .filter(|line| line.starts_with("  vellum compare "));
+        assert!(examples.count() > 5, "{compare}");
     }
 }

@@ -205,22 +205,24 @@ pub(super) struct Run<'r> {
 
 impl Run<'_> {
     fn all(&self, crew: &mut Crew<'_>) -> Result<Measurement, CompareError> {
-        let slices = self.calibrate(crew)?;
-        let atomics = self.count_atomics(crew, &slices)?;
+        let all = self.calibrate(crew)?;
+        let atomics = self.count_atomics(crew, &all)?;
+        let (before, slices) = self.without_beginning(&all);
         let stages = self.settings.passes + 1 + usize::from(self.settings.by_class);
-        let steps = (slices.len() * stages) as u64;
+        let steps = (all.len() * stages) as u64;
         let mut progress = Progress::new(self.settings.style, "warming up", steps, "slices");
-        self.warm_up(crew, &slices, &mut progress)?;
+        self.warm_up(crew, &all, &mut progress)?;
         let ends: Vec<Place> = slices.iter().map(|slice| self.end_of(slice)).collect();
         let (classes, memory_along) = match self.settings.by_class {
-            true => self.by_class(crew, &slices, &ends, &mut progress)?,
+            true => self.by_class(crew, (before, slices), &ends, &mut progress)?,
             false => (vec![Default::default(); self.settings.arms()], Vec::new()),
         };
         let mut designs = Vec::new();
         let mut passes = Vec::with_capacity(self.settings.passes);
         for number in 0..self.settings.passes {
             progress.relabel(format!("pass {} of {}", number + 1, self.settings.passes));
-            match self.pass(crew, &slices, number, &mut designs, &mut progress)? {
+            let timed = (before, slices);
+            match self.pass(crew, timed, number, &mut designs, &mut progress)? {
                 Some(pass) => passes.push(pass),
                 None => break,
             }
@@ -250,6 +252,19 @@ impl Run<'_> {
             }),
             clock_ns: self.clock_ns,
         })
+    }
+
+    /// The slices that make what was there when the recording began, which no pass times, and the
+    /// others. A load that does nothing else is timed.
+    fn without_beginning<'s>(&self, slices: &'s [Slice]) -> (&'s [Slice], &'s [Slice]) {
+        let before = slices
+            .iter()
+            .take_while(|slice| self.load.is_beginning(slice))
+            .count();
+        match before < slices.len() {
+            true => slices.split_at(before),
+            false => (&[], slices),
+        }
     }
 
     /// Finds out what each design needs of the load: all of it, unless it is asked for.
@@ -330,7 +345,8 @@ impl Run<'_> {
             // Each CPU had an interval of its own, and more where it waited.
             let clock_ns = self.clock_ns * self.load.cpus() as u64;
             let piece_ns = reading.cpu_ns.saturating_sub(clock_ns);
-            let previous = phase.replace(self.load.phase(&piece));
+            let is_of = (self.load.phase(&piece), self.load.is_beginning(&piece));
+            let previous = phase.replace(is_of);
             match slices.last_mut() {
                 Some(slice) if last_ns < wanted_ns && phase == previous => {
                     join(slice, &piece);
@@ -382,7 +398,7 @@ impl Run<'_> {
     fn by_class(
         &self,
         crew: &mut Crew<'_>,
-        slices: &[Slice],
+        (before, slices): (&[Slice], &[Slice]),
         ends: &[Place],
         progress: &mut Progress,
     ) -> Result<(Vec<[ClassTime; CLASSES]>, Vec<MemoryAt>), CompareError> {
@@ -390,7 +406,7 @@ impl Run<'_> {
         let arms = self.settings.arms();
         let all = self.make_all(1)?;
         let mut classes = vec![[ClassTime::default(); CLASSES]; arms];
-        let mut tallies = vec![Tally::default(); arms];
+        let mut tallies = self.begin(crew, &all, before, progress)?;
         let orders = orders(slices.len(), arms, 0, self.settings.seed);
         let mut memory = Vec::new();
         let stride = slices.len().div_ceil(MEMORY_LOOKS).max(1);
@@ -421,11 +437,32 @@ impl Run<'_> {
         Ok((classes, memory))
     }
 
+    /// Executes slices that no pass times, under all arms.
+    fn begin(
+        &self,
+        crew: &mut Crew<'_>,
+        all: &[Arm],
+        before: &[Slice],
+        progress: &mut Progress,
+    ) -> Result<Vec<Tally>, CompareError> {
+        let mut tallies = vec![Tally::default(); all.len()];
+        for slice in before {
+            if self.interrupt.requested() {
+                return Err(CompareError::Interrupted);
+            }
+            for (arm, tally) in all.iter().zip(&mut tallies) {
+                tally.add(&crew.execute(arm, slice, Grain::Whole).tally);
+            }
+            progress.advance(1);
+        }
+        Ok(tallies)
+    }
+
     /// One pass, or `None` if the user stopped it.
     fn pass(
         &self,
         crew: &mut Crew<'_>,
-        slices: &[Slice],
+        (before, slices): (&[Slice], &[Slice]),
         number: usize,
         designs: &mut Vec<String>,
         progress: &mut Progress,
@@ -440,8 +477,11 @@ impl Run<'_> {
             cpu_ns: vec![Vec::with_capacity(slices.len()); arms],
             wall_ns: vec![Vec::with_capacity(slices.len()); arms],
             laps: vec![Vec::new(); arms],
-            tallies: vec![Tally::default(); arms],
             ..Pass::default()
+        };
+        pass.tallies = match self.begin(crew, &all, before, progress) {
+            Err(CompareError::Interrupted) => return Ok(None),
+            begun => begun?,
         };
         let orders = orders(slices.len(), arms, number, self.settings.seed);
         for (slice, order) in slices.iter().zip(orders) {

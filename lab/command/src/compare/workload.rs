@@ -47,6 +47,12 @@ pub trait Load: Sync {
         0
     }
 
+    /// Whether `slice` only makes what was there when the recording of the workload began. The
+    /// first slices do, and are executed, but not timed.
+    fn is_beginning(&self, _slice: &Slice) -> bool {
+        false
+    }
+
     /// Operations on all CPUs.
     fn len(&self) -> usize {
         (0..self.cpus()).map(|cpu| self.ops(cpu).len()).sum()
@@ -77,6 +83,10 @@ impl Load for Workload {
 
     fn slices(&self, target: usize) -> Vec<Slice> {
         self.slices(target)
+    }
+
+    fn is_beginning(&self, slice: &Slice) -> bool {
+        self.is_beginning(slice)
     }
 
     fn origin(&self, cpu: usize, index: usize) -> Option<u64> {

@@ -236,11 +236,20 @@ pub struct Workload {
     pub(super) pages: Pages,
     pub(super) repairs: Repairs,
     pub(super) peak_pages: u64,
+    pub(super) beginning: u64,
     pub(super) service: Option<Service>,
     pub(super) accesses: Option<Accesses>,
 }
 
 impl Workload {
+    /// Whether all that `slice` does makes what was there when the recording began, which is no
+    /// part of the recorded work.
+    pub fn is_beginning(&self, slice: &Slice) -> bool {
+        let done = slice.ops.iter().zip(&self.streams);
+        let mut origins = done.flat_map(|(ops, stream)| &stream.origins[ops.clone()]);
+        self.beginning > 0 && origins.all(|origin| u64::from(*origin) < self.beginning)
+    }
+
     /// How uses of pages after the first were sampled, if they are among the operations.
     pub fn accesses(&self) -> Option<Accesses> {
         self.accesses

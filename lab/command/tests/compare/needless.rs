@@ -199,3 +199,49 @@ fn cpus_that_wait_for_each_other_leave_the_same_out() {
         }
     }
 }
+
+/// Of the memory that there was when a recording began, a comparison times nothing and counts
+/// nothing.
+#[test]
+fn what_was_there_when_the_recording_began_is_executed_and_not_timed() {
+    let mut recording = generate::workload(5, 1500);
+    let options = Options {
+        streams: Streams::ByCpu(1),
+        ..Options::default()
+    };
+    let prepared = |recording: &generate::Recording| {
+        let workload = prepare_events(&recording.header, || recording.events(), &options);
+        workload.expect("a valid recording")
+    };
+    let all = measured(&prepared(&recording), ["", ""]);
+    recording.header.beginning = 1000;
+    let workload = prepared(&recording);
+    let found = measured(&workload, ["", ""]);
+    assert_eq!(found.ops, all.ops);
+    // Slices differ from run to run, so the beginning may lack what one slice does.
+    let slices = workload.slices(32);
+    let beginning = slices
+        .iter()
+        .take_while(|slice| workload.is_beginning(slice));
+    let beginning = beginning.count();
+    assert!(beginning > 10 && beginning < slices.len(), "{beginning}");
+    let done = |found: &Measurement| entered(found)[0].traps + entered(found)[0].calls;
+    assert!(
+        done(&found) > 0 && done(&found) < done(&all),
+        "{} of {}",
+        done(&found),
+        done(&all)
+    );
+    let counted = ["faults", "maps"].map(|name| counter(&found, 0, name));
+    assert_eq!(
+        counted,
+        ["faults", "maps"].map(|name| counter(&all, 0, name))
+    );
+    for pass in &found.passes {
+        assert_eq!(pass.cpu_ns[0].len(), found.slices);
+    }
+    // Nothing else: a trace of one dump of what is mapped.
+    recording.header.beginning = u64::MAX;
+    let found = measured(&prepared(&recording), ["", ""]);
+    assert_eq!(entered(&found), entered(&all));
+}

@@ -25,12 +25,17 @@ impl Survey {
             service: Prices::default(),
         };
         let mut samples = Samples::new(header.tasks.len());
+        let mut number = 0;
         for event in events {
             let event = event?;
             if let EventKind::Accessed { .. } = event.kind {
                 continue;
             }
-            samples.take(event.task.0 as usize, event.kind, event.ran_us);
+            // What was there when the recording began is no work of the recorded kernel's.
+            if number >= header.beginning {
+                samples.take(event.task.0 as usize, event.kind, event.ran_us);
+            }
+            number += 1;
             if let Some(count) = survey.events.get_mut(event.task.0 as usize) {
                 *count = count.saturating_add(1);
             }

@@ -136,6 +136,9 @@ impl<'a> Translator<'a> {
             balance.done(task, stream);
             self.idle_until(stream, next.time_us)?;
         }
+        if u64::from(next.index) < self.header.beginning {
+            return self.fold_and_dispatch(task, next);
+        }
         let ran_us = next.event.ran_us.unwrap_or(0);
         let owed = &mut self.tasks[task].owed;
         let user_ns = owed.user_ns(next.event.kind, ran_us, &self.service.prices);
@@ -231,6 +234,7 @@ impl<'a> Translator<'a> {
             pages: self.options.pages,
             repairs: self.repairs,
             peak_pages: self.memory.peak(),
+            beginning: self.header.beginning,
             service: self.header.cpu_times.then_some(self.service),
             accesses: self.header.accesses,
         }

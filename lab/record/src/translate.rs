@@ -196,7 +196,7 @@ impl<'a> Translator<'a> {
         Noticed {
             lost: self.lost,
             still_running: self.live.len() as u64,
-            ran_us: self.ran_us,
+            ran_us: self.ran_us + self.stopwatch.map_or(0, |watch| watch.untold_us()),
             unseen: self.unseen,
         }
     }

@@ -163,7 +163,7 @@ fn found(workload: &Workload, measured: &Measurement, entries: &EntryRounds, see
         }
     };
     OnCore {
-        whole: workload.service().map(Service::whole),
+        whole: workload.service().and_then(Service::whole),
         tables_bytes: peak(measured, 0, "page tables"),
         frames_bytes: base.0,
         arms: (1..arms - 1).map(arm).collect(),

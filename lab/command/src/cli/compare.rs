@@ -228,7 +228,7 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
-    let whole = workload.service().map(Service::whole);
+    let whole = workload.service().and_then(Service::whole);
     let price = entries.price();
     let facts = (ram, whole, price);
     let printed = print(&path, &args, facts, &measured, profile, results);

@@ -86,7 +86,7 @@ pub fn plan(
         compressed_percent: question.compressed,
         peak_bytes: peak(&plain),
         unlimited,
-        whole: workload.service().map(Service::whole),
+        whole: workload.service().and_then(Service::whole),
         first_touches_only: workload.accesses().is_none(),
         accesses: workload.accesses().map(|accesses| Sampled {
             interval_us: accesses.interval_us,

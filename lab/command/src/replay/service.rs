@@ -38,12 +38,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// What is said of the whole workload beside a part of it.
-    pub fn whole(&self) -> Whole {
+    /// What is said of the whole workload beside a part of it; nothing of one that took no time.
+    pub fn whole(&self) -> Option<Whole> {
         let is_known = self.prices.known().next().is_some();
-        Whole {
+        (self.of_ns > 0).then_some(Whole {
             cpu_ns: self.of_ns,
             memory_ns: is_known.then_some(self.taken_ns),
-        }
+        })
     }
 }

@@ -45,7 +45,7 @@ pub fn result(
         core_ns: replayed.core_ns,
         core_ns_by_cpu: replayed.core_ns_by_cpu.clone(),
         wall_ns: replayed.wall_ns,
-        whole: workload.service().map(Service::whole),
+        whole: workload.service().and_then(Service::whole),
         device: None,
         events_per_core_second: events_per_second(workload, replayed),
         divergences: divergences(&replayed.divergences),

@@ -105,6 +105,12 @@ impl Stopwatch {
         complete.then_some(since_us)
     }
 
+    /// Microseconds that tasks ran on CPUs that they have left, after their last readings.
+    pub fn untold_us(&self) -> u64 {
+        let untold = |clock: &Clock| (clock.ran_ns / 1000).saturating_sub(clock.told_us);
+        self.clocks.iter().map(untold).sum()
+    }
+
     /// The task's clock, which has heard of all losses.
     fn clock(&mut self, task: TaskId) -> &mut Clock {
         let losses = self.losses;
@@ -176,6 +182,10 @@ mod tests {
         stopwatch.switched_out(A, us(106));
         assert_eq!(stopwatch.read(A, us(200)), Some(1));
         assert_eq!(stopwatch.read(A, us(300)), Some(0));
+        assert_eq!(stopwatch.untold_us(), 0);
+        stopwatch.switched_in(A, us(400));
+        stopwatch.switched_out(A, us(450));
+        assert_eq!(stopwatch.untold_us(), 50);
         assert_eq!(stopwatch.read(B, us(300)), Some(0));
     }
 

@@ -73,6 +73,7 @@ impl<'t> Together<'t> {
             header.strings.extend(own.strings.iter().cloned());
             header.lost += own.lost;
             header.events += own.events;
+            header.beginning += own.beginning;
             header.duration_us = header.duration_us.max(own.duration_us);
             header.environment.memory = header.environment.memory.max(own.environment.memory);
         }
@@ -84,13 +85,16 @@ impl<'t> Together<'t> {
         &self.header
     }
 
-    /// The events of all and their samples of accessed marks, by time; at one time, in the order
-    /// of the traces.
+    /// The events of all and their samples of accessed marks: first those that make what was there
+    /// when recordings began, then the others by time; at one time, in the order of the traces.
     pub fn events(&self) -> impl Iterator<Item = Result<Event, TraceError>> + '_ {
         let mut streams: Vec<_> = self
             .parts
             .iter()
-            .map(|part| (part, part.trace.events_and_accesses().peekable()))
+            .map(|part| {
+                let events = part.trace.events_and_accesses().peekable();
+                (part, events, part.trace.header().beginning)
+            })
             .collect();
         std::iter::from_fn(move || {
             let time = |next: Option<&Result<Event, TraceError>>| match next? {
@@ -99,9 +103,12 @@ impl<'t> Together<'t> {
                 Err(_) => Some(0),
             };
             let times = streams.iter_mut().enumerate();
-            let times = times.filter_map(|(at, (_, events))| Some((time(events.peek())?, at)));
-            let (_, first) = times.min()?;
-            let (part, events) = &mut streams[first];
+            let times = times.filter_map(|(at, (_, events, beginning))| {
+                Some((*beginning == 0, time(events.peek())?, at))
+            });
+            let (_, _, first) = times.min()?;
+            let (part, events, beginning) = &mut streams[first];
+            *beginning = beginning.saturating_sub(1);
             Some(events.next()?.map(|event| part.renumber(event)))
         })
     }

@@ -13,7 +13,7 @@ use crate::sync::Unpinned;
 /// An object as somebody has it open: what a kernel keeps in an open file beside the
 /// position. Threads may share it.
 ///
-/// It is a user of the object, and must be given to [`Vm::close`].
+/// It is a user of the object, and must be given to [`Vm::close`](crate::Vm::close).
 #[must_use = "an object that is not closed never ends"]
 #[derive(Debug)]
 pub struct OpenFile {

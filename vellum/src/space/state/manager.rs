@@ -189,19 +189,38 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         // Before there are reservations, whose statistics can be had on a CPU only.
         let table_pages = source_of(&design, &mut memory);
         let reserves = design.superpages == Superpages::Reserve || design.huge != HugePages::Never;
-        let wants_huge = design.huge != HugePages::Never || design.file_huge != FileHuge::Never;
         if P::PARTS.superpages && reserves && F::INDEX_BITS <= MOST_RESERVED {
             memory.keep_reservations(F::INDEX_BITS);
         }
+        let told = (aging, reclaim);
+        let pages = (table_pages, zero_page);
+        Ok(Self::assembled(
+            memory, design, objects, told, pages, &arenas,
+        ))
+    }
+
+    /// The manager of what was made of memory.
+    // By itself, so that its parts are not on the stack beside what makes them.
+    #[inline(never)]
+    fn assembled(
+        memory: PhysicalMemory<P>,
+        design: Design,
+        objects: Objects,
+        (aging, reclaim): (Option<Box<dyn Aging>>, Option<Arc<Reclaim>>),
+        (table_pages, zero_page): (Arc<dyn TablePages<P>>, Pfn),
+        arenas: &ArenaMaker,
+    ) -> Self {
+        let cpus = memory.platform().cpus();
+        let wants_huge = design.huge != HugePages::Never || design.file_huge != FileHuge::Never;
         let spaces: Arena<SpaceRecord<R>> = arenas.make();
         let no_space = spaces.vacant_address();
-        Ok(Vm {
-            rmap: R::new(&design, cpus, &arenas),
+        Vm {
+            rmap: R::new(&design, cpus, arenas),
             table_pages,
             spaces,
             regions: arenas.make(),
             region_nodes: arenas.make(),
-            tracts: Tracts::new(&arenas),
+            tracts: Tracts::new(arenas),
             announcements: Announcements::new(cpus),
             zero_page,
             extras: Extras::of(&design),
@@ -222,7 +241,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 memory,
                 design,
             },
-        })
+        }
     }
 
     /// What a first store may get beside a frame for its page.

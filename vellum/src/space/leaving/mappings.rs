@@ -287,12 +287,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
         R::MAKES_ROOM && self.rmap.make_room(&self.env(&self.pin()), self)
     }
 
-    fn make_low_room(&self, unpinned: Unpinned<'_>, times: u32) -> bool {
+    fn make_low_room(&self, unpinned: Unpinned<'_>, times: u32) -> Option<bool> {
         if !uses_windows::<F>() || !self.memory.take_low_missed() {
-            return false;
+            return None;
         }
         let most = self.memory.tables_to_move(&self.pin_by(&unpinned));
-        self.move_tables_up(unpinned, most.saturating_mul(1 << times)) > 0
+        Some(self.move_tables_up(unpinned, most.saturating_mul(1 << times)) > 0)
     }
 
     fn is_rescued(&self, unpinned: Unpinned<'_>, lack: Lack) -> bool {

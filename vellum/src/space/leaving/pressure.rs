@@ -193,12 +193,13 @@ impl<P: Platform> PageCache<'_, P> {
             }
             effort.nodes = MOST_TRIES;
         }
-        if effort.tables < MOST_TRIES {
-            effort.tables += 1;
-            if self
+        if effort.tables < MOST_TRIES
+            && let Some(has_room) = self
                 .mappings
-                .make_low_room(unpinned.reborrow(), effort.tables - 1)
-            {
+                .make_low_room(unpinned.reborrow(), effort.tables)
+        {
+            effort.tables += 1;
+            if has_room {
                 return true;
             }
             effort.tables = MOST_TRIES;

@@ -152,8 +152,9 @@ pub(in crate::space) trait Mappings: MakesRoom {
     fn make_room_for_nodes(&self) -> bool;
 
     /// Moves page tables from low to high memory if low memory was lacking, the more the more often
-    /// that was done for a call; whether it did.
-    fn make_low_room(&self, unpinned: Unpinned<'_>, times: u32) -> bool;
+    /// that was done for a call; whether it did. `None` if low memory was not lacking: it may be
+    /// another time.
+    fn make_low_room(&self, unpinned: Unpinned<'_>, times: u32) -> Option<bool>;
 
     /// Asks the platform for memory, when nothing else can be done. Whether there may be some.
     fn is_rescued(&self, unpinned: Unpinned<'_>, lack: Lack) -> bool;

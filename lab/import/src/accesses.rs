@@ -178,21 +178,7 @@ impl Process {
         let task = |thread: usize| TaskId(first + thread as u32);
         put(begin_us, task(0), EventKind::Exec { name })?;
         for (page, end, ways) in runs(&self.pages) {
-            put(
-                begin_us,
-                task(0),
-                EventKind::Map {
-                    address: page * PAGE,
-                    length: (end - page) * PAGE,
-                    // What can be written or executed can be read on x86.
-                    prot: Prot(ways | READ),
-                    shared: false,
-                    grows_down: false,
-                    file: None,
-                    offset: 0,
-                    origin: MapOrigin::Exec,
-                },
-            )?;
+            put(begin_us, task(0), mapping(page, end, ways))?;
         }
         for happening in &self.happenings {
             let of = task(happening.thread);
@@ -267,6 +253,21 @@ pub fn write(
         .find(|command| !command.is_empty())
         .unwrap_or_default();
     Ok(())
+}
+
+/// An anonymous mapping of pages `first..end`, with the rights that its use took.
+pub fn mapping(first: u64, end: u64, ways: u8) -> EventKind {
+    EventKind::Map {
+        address: first * PAGE,
+        length: (end - first) * PAGE,
+        // What can be written or executed can be read on x86.
+        prot: Prot(ways | READ),
+        shared: false,
+        grows_down: false,
+        file: None,
+        offset: 0,
+        origin: MapOrigin::Exec,
+    }
 }
 
 /// Runs of neighbouring pages that were used in the same ways: first page, page

@@ -7,10 +7,10 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use crate::accesses::{EXECUTE, READ, WRITE, runs};
+use crate::accesses::{EXECUTE, READ, WRITE, mapping, runs};
 use vellum_record::Sink;
 use vellum_trace::rules::Rules;
-use vellum_trace::{Access, Event, EventKind, Header, MapOrigin, Prot, TaskId, TraceError};
+use vellum_trace::{Access, Event, EventKind, Header, TaskId, TraceError};
 
 const PAGE: u64 = 4096;
 
@@ -119,21 +119,6 @@ impl<'a> Filling<'a> {
             }
             _ => {}
         }
-    }
-}
-
-/// An anonymous mapping with the rights that its use took.
-fn mapping(first: u64, end: u64, ways: u8) -> EventKind {
-    EventKind::Map {
-        address: first * PAGE,
-        length: (end - first) * PAGE,
-        // What can be written or executed can be read on x86.
-        prot: Prot(ways | READ),
-        shared: false,
-        grows_down: false,
-        file: None,
-        offset: 0,
-        origin: MapOrigin::Exec,
     }
 }
 

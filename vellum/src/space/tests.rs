@@ -83,7 +83,7 @@ fn vm_with<R: crate::rmap::ReverseMap>(design: &str, frames: u32) -> TestVm<R> {
     .unwrap()
 }
 
-fn vm() -> TestVm {
+pub(in crate::space) fn vm() -> TestVm {
     vm_with("", 2048)
 }
 

@@ -312,3 +312,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         reclaim.map_or(ReclaimStats::default(), |reclaim| reclaim.counts.get())
     }
 }
+
+#[cfg(test)]
+#[path = "pressure_tests.rs"]
+mod tests;

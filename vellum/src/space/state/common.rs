@@ -162,7 +162,7 @@ pub(in crate::space) trait Mappings: MakesRoom {
 
 /// Page cache and swap cache: [`Common`] for calls that also need to ask who maps their pages.
 pub(crate) struct PageCache<'a, P: Platform> {
-    pub(super) common: &'a Common<P>,
+    pub(in crate::space) common: &'a Common<P>,
     pub(in crate::space) mappings: &'a dyn Mappings,
 }
 

@@ -82,7 +82,8 @@ static MANAGERS: AtomicU64 = AtomicU64::new(0);
 pub struct Objects<S: Default + Send + Sync + 'static = ()> {
     arena: Arena<Object<S>>,
     pub(super) nodes: Arena<RadixNode>,
-    pub(super) mounts: Arena<MountRecord>,
+    /// By itself: those who look for pages have nothing to do with it.
+    pub(super) mounts: Box<Arena<MountRecord>>,
     spread: Box<Spread>,
     /// Page locks and who waits for them.
     pub locks: PageLocks,
@@ -98,7 +99,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         Objects {
             arena: arenas.make(),
             nodes: arenas.make(),
-            mounts: arenas.make(),
+            mounts: Box::new(arenas.make()),
             spread: Spread::new(region_index, arenas),
             locks: PageLocks::default(),
             manager: MANAGERS.fetch_add(1, Ordering::Relaxed),

@@ -99,7 +99,8 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) table_pages: Arc<dyn TablePages<P>>,
     pub(crate) spaces: Arena<SpaceRecord<R>>,
     pub(crate) regions: Arena<Region<R>>,
-    pub(crate) region_nodes: Arena<RangeNode>,
+    /// By itself: a manager is made on a small stack, and faults find nodes by their addresses.
+    pub(crate) region_nodes: Box<Arena<RangeNode>>,
     pub(crate) tracts: Box<Tracts>,
     pub(in crate::space) announcements: Announcements,
     pub(crate) zero_page: Pfn,
@@ -192,35 +193,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if P::PARTS.superpages && reserves && F::INDEX_BITS <= MOST_RESERVED {
             memory.keep_reservations(F::INDEX_BITS);
         }
-        let told = (aging, reclaim);
-        let pages = (table_pages, zero_page);
-        Ok(Self::assembled(
-            memory, design, objects, told, pages, &arenas,
-        ))
-    }
-
-    /// The manager of what was made of memory.
-    // By itself, so that its parts are not on the stack beside what makes them.
-    #[inline(never)]
-    fn assembled(
-        memory: PhysicalMemory<P>,
-        design: Design,
-        objects: Objects,
-        (aging, reclaim): (Option<Box<dyn Aging>>, Option<Arc<Reclaim>>),
-        (table_pages, zero_page): (Arc<dyn TablePages<P>>, Pfn),
-        arenas: &ArenaMaker,
-    ) -> Self {
-        let cpus = memory.platform().cpus();
-        let wants_huge = design.huge != HugePages::Never || design.file_huge != FileHuge::Never;
+        // Before what lies on the stack until the manager is made.
+        let region_nodes = Box::new(arenas.make());
         let spaces: Arena<SpaceRecord<R>> = arenas.make();
         let no_space = spaces.vacant_address();
-        Vm {
-            rmap: R::new(&design, cpus, arenas),
+        Ok(Vm {
+            rmap: R::new(&design, cpus, &arenas),
             table_pages,
             spaces,
             regions: arenas.make(),
-            region_nodes: arenas.make(),
-            tracts: Tracts::new(arenas),
+            region_nodes,
+            tracts: Tracts::new(&arenas),
             announcements: Announcements::new(cpus),
             zero_page,
             extras: Extras::of(&design),
@@ -237,11 +220,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 swap: P::PARTS.swap.then(Swap::boxed),
                 reclaim,
                 superpage_order: F::INDEX_BITS,
-                has_huge: wants_huge && could_have_superpages::<F>(),
+                has_huge: wants_huge(&design) && could_have_superpages::<F>(),
                 memory,
                 design,
             },
-        }
+        })
     }
 
     /// What a first store may get beside a frame for its page.
@@ -451,6 +434,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.has_many_cpus.then_some(&space.many_active),
         )
     }
+}
+
+/// Whether objects are to have superpages.
+fn wants_huge(design: &Design) -> bool {
+    design.huge != HugePages::Never || design.file_huge != FileHuge::Never
 }
 
 /// `design` with the reverse mapping and the format of the types, which are what runs. The default

@@ -142,6 +142,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for name in [
             "sim/description",
+            "sim/tlb",
             "test/engine",
             "test/engine-counted",
             "lab/history",

@@ -221,6 +221,7 @@ pub fn calibrate(
         },
         // Needs the core, which is measured by whoever has it.
         work: Work::default(),
+        translation: None,
         topology,
     };
     match description.flaws() {

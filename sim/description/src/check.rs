@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::figure::{Basis, Figure};
-use super::{Description, MOST_CPUS};
+use super::{Description, MOST_CPUS, Translation};
 
 /// One thing that is wrong: which key, what it has, what was expected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// All figures that a description has, with their keys.
+/// All figures that a description has in tables with fixed keys.
 pub(super) fn figures(machine: &Description) -> Vec<(&'static str, &dyn Figure)> {
     fn some<F: Figure>(figure: &Option<F>) -> Option<&dyn Figure> {
         figure.as_ref().map(|figure| figure as &dyn Figure)
@@ -87,6 +87,10 @@ fn range(key: &str, unit: &str) -> (f64, f64) {
     match (key, unit) {
         ("processor.store_buffer" | "flush.full_from", _) => (1.0, 4096.0),
         ("processor.cache" | "processor.own_cache", _) => (1.0, 1e8),
+        ("translation.levels" | "translation.nested.levels", _) => (1.0, 6.0),
+        // KiB of a cache.
+        (_, "count") if key.ends_with(".size") => (1.0, 4e6),
+        (_, "count") => (1.0, 65536.0),
         (_, "share") => (0.05, 1.0),
         (_, "gb_per_s") => (0.01, 10_000.0),
         // Nothing may be free: time has to pass in every loop.
@@ -156,10 +160,9 @@ pub(super) fn flaws(machine: &Description) -> Vec<Flaw> {
     if machine.title.trim().is_empty() {
         flaw("title", "empty: expected what the machine is".to_owned());
     }
-    let mut sources = vec![("topology", topology.source.as_str())];
-    for (key, figure) in figures(machine) {
-        sources.push((key, figure.source()));
-        let (least, most) = range(key, figure.unit());
+    let mut sources = vec![("topology".to_owned(), topology.source.as_str())];
+    for (key, figure) in machine.figures() {
+        let (least, most) = range(&key, figure.unit());
         let value = figure.value();
         let unit = figure.unit();
         if !(least..=most).contains(&value) {
@@ -173,6 +176,7 @@ pub(super) fn flaws(machine: &Description) -> Vec<Flaw> {
                 format!("{value}: expected a whole number"),
             );
         }
+        sources.push((key, figure.source()));
     }
     for (key, source) in sources {
         if Basis::of(source).is_none() {
@@ -188,6 +192,9 @@ pub(super) fn flaws(machine: &Description) -> Vec<Flaw> {
     }
     for (key, message) in cached(machine) {
         flaw(key, message);
+    }
+    for Flaw { key, message } in machine.translation.iter().flat_map(Translation::flaws) {
+        flaw(&key, message);
     }
     for [near, far] in ascending(machine) {
         if let (Some((near_key, near)), Some((key, far))) = (near, far)

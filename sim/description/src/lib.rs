@@ -15,6 +15,7 @@
 mod check;
 mod figure;
 mod shipped;
+mod translation;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use serde::Deserialize;
 pub use self::check::Flaw;
 pub use self::figure::{Basis, Count, Figure, Rate, Share, Time};
 pub use self::shipped::{SHIPPED, Shipped};
+pub use self::translation::{Cache, Holds, Nested, PageSize, Tlb, Translation, WalkCache};
 
 /// Most CPUs that a description may have.
 pub const MOST_CPUS: usize = 1024;
@@ -54,6 +56,8 @@ pub struct Description {
     /// been calibrated.
     #[serde(default)]
     pub work: Work,
+    /// TLBs and page walks, if they have been described.
+    pub translation: Option<Translation>,
 }
 
 /// Cores from the inside out. Each level has the same number of parts everywhere.
@@ -386,8 +390,11 @@ impl Description {
     }
 
     /// All figures that it has, with their keys (`lines.hit`), in the order of the tables.
-    pub fn figures(&self) -> Vec<(&'static str, &dyn Figure)> {
-        check::figures(self)
+    pub fn figures(&self) -> Vec<(String, &dyn Figure)> {
+        let of_tables = check::figures(self).into_iter();
+        let named = of_tables.map(|(key, figure)| (key.to_owned(), figure));
+        let translation = self.translation.iter().flat_map(Translation::figures);
+        named.chain(translation).collect()
     }
 
     /// Everything that is wrong with it, as [`Description::parse`] would find.
@@ -398,7 +405,7 @@ impl Description {
     /// The figures by what they rest on, in the order of [`Basis::ALL`].
     pub fn bases(&self) -> [usize; Basis::ALL.len()] {
         let mut counts = [0; Basis::ALL.len()];
-        for (_, figure) in check::figures(self) {
+        for (_, figure) in self.figures() {
             if let Some(basis) = Basis::of(figure.source()) {
                 counts[basis as usize] += 1;
             }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use super::{Description, Figure, Work, WorkKind};
+use super::{Description, Figure, Work, WorkKind, check};
 
 /// A string as TOML has it.
 pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-fn line(f: &mut fmt::Formatter<'_>, key: &str, figure: &dyn Figure) -> fmt::Result {
+pub(crate) fn line(f: &mut fmt::Formatter<'_>, key: &str, figure: &dyn Figure) -> fmt::Result {
     writeln!(f, "{key} = {}", figure.in_toml())
 }
 
@@ -40,13 +40,16 @@ impl fmt::Display for Description {
         writeln!(f, "nodes_per_socket = {}", topology.nodes_per_socket)?;
         writeln!(f, "source = {}", quoted(&topology.source))?;
         let mut table = "";
-        for (path, figure) in self.figures() {
+        for (path, figure) in check::figures(self) {
             let (of, key) = path.split_once('.').unwrap_or(("", path));
             if of != table {
                 writeln!(f, "\n[{of}]")?;
                 table = of;
             }
             line(f, key, figure)?;
+        }
+        if let Some(translation) = &self.translation {
+            write!(f, "\n{translation}")?;
         }
         Ok(())
     }

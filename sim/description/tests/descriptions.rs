@@ -303,3 +303,118 @@ fn lines_that_a_core_has_lost_have_a_price_and_a_number_or_neither() {
         assert!(error.contains(said), "no {said:?} in\n{error}");
     }
 }
+
+/// A guest's table of translation, with a second level for pages of 4 KiB.
+const TRANSLATION: &str = r#"
+[translation]
+levels = { count = 4, source = "assumed: test" }
+memory = { ns = 100, source = "assumed: test" }
+
+[[translation.tlb]]
+level = 1
+holds = "all"
+pages = ["4K", "2M"]
+entries = { count = 64, source = "assumed: test" }
+ways = { count = 4, source = "assumed: test" }
+
+[[translation.tlb]]
+level = 2
+holds = "data"
+pages = ["4K"]
+entries = { count = 512, source = "assumed: test" }
+ways = { count = 8, source = "assumed: test" }
+hit = { ns = 3, source = "assumed: test" }
+
+[[translation.walk_cache]]
+level = 2
+entries = { count = 32, source = "assumed: test" }
+ways = { count = 4, source = "assumed: test" }
+
+[[translation.cache]]
+size = { count = 32, source = "assumed: test" }
+hit = { ns = 1, source = "assumed: test" }
+
+[translation.nested]
+pages = "4K"
+levels = { count = 4, source = "assumed: test" }
+entries = { count = 16, source = "assumed: test" }
+ways = { count = 16, source = "assumed: test" }
+"#;
+
+#[test]
+fn translation_may_be_there_or_not_and_what_is_wrong_with_it_is_said() {
+    let plain = Description::parse(ROUND, "mine.toml").expect("it is right");
+    assert_eq!(plain.translation, None);
+    let parse = |text: &str| Description::parse(&format!("{ROUND}{text}"), "mine.toml");
+    let whole = parse(TRANSLATION).unwrap_or_else(|error| panic!("{error}"));
+    let figures = whole.figures().len() - plain.figures().len();
+    assert_eq!(figures, 2 + 2 + 3 + 2 + 2 + 3);
+    let again = Description::parse(&whole.to_string(), "printed.toml");
+    assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), whole);
+    let cases = [
+        (
+            "holds = \"all\"",
+            "holds = \"text\"",
+            "unknown variant `text`",
+        ),
+        ("\"4K\", \"2M\"", "\"8K\"", "unknown variant `8K`"),
+        (
+            "level = 1",
+            "level = 0",
+            "translation.tlb.1.level: 0: expected 1 to 3",
+        ),
+        (
+            "\"4K\", \"2M\"",
+            "\"2M\", \"4K\"",
+            "translation.tlb.1.pages: expected sizes of pages, ascending",
+        ),
+        (
+            "\"4K\", \"2M\"",
+            "\"2M\"",
+            "translation.tlb: expected one of level 1 that holds data and 4K",
+        ),
+        (
+            "hit = { ns = 3, source = \"assumed: test\" }",
+            "",
+            "translation.tlb.2.hit: expected of levels after the first",
+        ),
+        (
+            "count = 64",
+            "count = 66",
+            "translation.tlb.1.ways: 4: expected a divisor of 66 entries",
+        ),
+        (
+            "count = 512, source = \"assumed: test\"",
+            "count = 512, source = \"a guess\"",
+            "translation.tlb.2.entries.source: \"a guess\"",
+        ),
+        (
+            "count = 512",
+            "count = 1e9",
+            "translation.tlb.2.entries.count: 1000000000: expected 1 to 65536",
+        ),
+        (
+            "[[translation.walk_cache]]\nlevel = 2",
+            "[[translation.walk_cache]]\nlevel = 5",
+            "translation.walk_cache.1.level: 5: expected 2 to 4",
+        ),
+        (
+            "ns = 100",
+            "ns = 0.5",
+            "translation.cache: expected sizes and times that ascend",
+        ),
+        (
+            "[translation.nested]\npages = \"4K\"",
+            "[translation.nested]\npages = \"64K\"",
+            "translation.nested.pages: 64K: expected 4K or 2M",
+        ),
+    ];
+    for (from, to, said) in cases {
+        assert!(TRANSLATION.contains(from), "{from}");
+        let error = parse(&TRANSLATION.replacen(from, to, 1)).expect_err(to);
+        assert!(
+            error.to_string().contains(said),
+            "{to}: no {said:?} in\n{error}"
+        );
+    }
+}

@@ -66,7 +66,7 @@ struct Entry<'m> {
 
 #[derive(serde::Serialize)]
 struct Priced<'m> {
-    key: &'static str,
+    key: String,
     value: f64,
     unit: &'static str,
     source: &'m str,
@@ -123,7 +123,7 @@ fn entry<'m>(name: &'m str, machine: &'m Description) -> Entry<'m> {
     }
 }
 
-fn priced<'m>((key, figure): (&'static str, &'m dyn Figure)) -> Priced<'m> {
+fn priced<'m>((key, figure): (String, &'m dyn Figure)) -> Priced<'m> {
     Priced {
         key,
         value: figure.value(),
@@ -192,7 +192,7 @@ fn shown(name: &str, machine: &Description) -> String {
             _ => "",
         };
         vec![
-            format!("{key:<22}{:>8}{unit}", figure.value()),
+            format!("{key:<33}{:>8}{unit}", figure.value()),
             figure.source().to_owned(),
         ]
     });

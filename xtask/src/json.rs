@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use types::Modules;
 
 /// Files of the types, in the order of the page.
-const FILES: [&str; 20] = [
+const FILES: [&str; 21] = [
     "document",
     "run",
     "advise",
@@ -26,6 +26,7 @@ const FILES: [&str; 20] = [
     "sim",
     "validation",
     "memory",
+    "tlb",
     "plan",
     "sweep",
     "history",

@@ -16,6 +16,7 @@ mod slurm;
 mod snapshot_server;
 mod trace;
 mod validate_sim;
+mod validate_tlb;
 mod verify_reclaim;
 
 use std::process::ExitCode;
@@ -73,6 +74,9 @@ enum Chore {
     Slurm,
     /// Describe this machine and hold simulations on it against runs of the core
     ValidateSim(validate_sim::Args),
+    /// Run programs by pages of 4 KiB and of 2 MiB, set beside it what simulated TLBs say, and write
+    /// docs/results/tlb.md (needs valgrind, and THP set to madvise or always)
+    ValidateTlb(validate_tlb::Args),
     /// Replay the shipped traces verified with 75, 50 and 25 % of the memory that they use, under
     /// every reverse mapping and aging
     VerifyReclaim(verify_reclaim::Args),
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         Chore::Repeat(args) => repeat::run(&args),
         Chore::Slurm => slurm::run(),
         Chore::ValidateSim(args) => validate_sim::run(&args),
+        Chore::ValidateTlb(args) => validate_tlb::run(&args),
         Chore::VerifyReclaim(args) => verify_reclaim::run(&args),
         Chore::Workload(Workload::SnapshotServer(args)) => snapshot_server::run(&args),
     };

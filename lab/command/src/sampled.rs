@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vellum_engine::{Access, Engine, FileSlot, Op, OpError, Outcome, Pages, SpaceSlot};
+use vellum_engine::{Access, Engine, FileSlot, Leaf, Op, OpError, Outcome, Pages, SpaceSlot};
 use vellum_profile::sample::{Arm, Profiler, SampleError};
 
 /// A profiler that samples engines `rate_hz` times a second on each thread.
@@ -61,8 +61,8 @@ impl Engine for Attached {
         self.engine.peek(cpu, space, address)
     }
 
-    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
-        self.engine.resident(space, page);
+    fn leaves(&self, space: SpaceSlot, leaf: &mut dyn FnMut(Leaf)) {
+        self.engine.leaves(space, leaf);
     }
 
     fn sync(&self, cpu: usize) -> Result<(), OpError> {

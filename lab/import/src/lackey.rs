@@ -9,7 +9,8 @@ use crate::report::{Place, Report};
 use crate::{ImportError, Input, Watch, each_as, notes};
 use vellum_record::Sink;
 
-fn parse(line: &str) -> Option<Access> {
+/// The access that a line tells.
+pub fn parse(line: &str) -> Option<Access> {
     let mut words = line.split_whitespace();
     let kind = match words.next()? {
         "I" => Kind::Execute,
@@ -53,7 +54,8 @@ pub fn import(
     Ok(report)
 }
 
-fn take(process: &mut Process, place: Place, text: &str, report: &mut Report) {
+/// Takes a line of a process.
+pub fn take(process: &mut Process, place: Place, text: &str, report: &mut Report) {
     if let Some(access) = parse(text) {
         let thread = process.thread(0, 0);
         let time_us = (process.accesses() + 1) / 1000;

@@ -23,6 +23,7 @@ pub mod perf_script;
 mod report;
 mod smaps;
 mod strace;
+mod stream;
 mod tree;
 
 use std::io;
@@ -31,6 +32,7 @@ pub use detect::Format;
 pub use lines::Input;
 pub use memory::Imported;
 pub use report::{Place, Reason, Report};
+pub use stream::{AccessKind, Each, Streamed, stream};
 
 use vellum_record::Sink;
 use vellum_terminal::progress::{Interrupt, Progress};
@@ -202,13 +204,19 @@ fn run(
         Format::Damon => damon::import(inputs, &mut counted, watch),
         Format::Smaps => smaps::import(inputs, &mut counted, watch),
     }?;
-    if counted.events() == 0 {
+    judge(&names, format, counted.events(), &report)?;
+    Ok((format, report))
+}
+
+/// Refuses what told nothing, or what cannot be what it was taken for.
+fn judge(names: &[String], format: Format, told: u64, report: &Report) -> Result<(), ImportError> {
+    if told == 0 {
         return Err(ImportError::Nothing {
             names: names.join(", "),
             lines: report.lines,
             unit: report.unit(),
             format: format.name(),
-            reasons: after_line_ends(&report.text(&names)),
+            reasons: after_line_ends(&report.text(names)),
         });
     }
     if report.is_doubtful() {
@@ -218,10 +226,10 @@ fn run(
             report.skips(),
             report.skips() + report.used(),
             report.unit(),
-            after_line_ends(&report.text(&names))
+            after_line_ends(&report.text(names))
         )));
     }
-    Ok((format, report))
+    Ok(())
 }
 
 /// The first lines of a list, each after a line's end.

@@ -153,6 +153,24 @@ impl Compare {
         let times = [found.cpu_ns.a.value, found.cpu_ns.b.value];
         whole::of_two(self.whole.as_ref(), times, untold)
     }
+
+    /// What is said of TLB misses, where the designs map pages of different sizes.
+    pub fn translation(&self) -> Option<&'static str> {
+        let value = |design: &'static str, of: &str| {
+            let mut options = of
+                .split([',', ' '])
+                .filter_map(|option| option.split_once('='));
+            options
+                .find(|(name, _)| *name == design)
+                .map(|(_, value)| value.to_owned())
+        };
+        let differs = |name| value(name, &self.designs.a) != value(name, &self.designs.b);
+        let sizes = ["superpage", "folio", "huge", "filehuge", "format"];
+        sizes.into_iter().any(differs).then_some(
+            "Time saved by fewer TLB misses is not in this: a trace has no accesses. `vellum plan \
+             tlb` simulates it from a stream of them.",
+        )
+    }
 }
 
 /// What a class of operation has of the time in the core.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::history::Passage;
 use crate::{
     Kind, Run, advise, bench, compare, kolivas, linux, memory, plan, replay, reproduce, scale, sim,
-    sweep,
+    sweep, tlb,
 };
 
 /// A result as it is written.
@@ -87,6 +87,8 @@ pub enum Content {
     SimBench(sim::Bench),
     /// `vellum plan memory`.
     Memory(memory::MemoryPlan),
+    /// `vellum plan tlb`.
+    Tlb(tlb::TlbPlan),
     /// `vellum plan userpte`.
     Plan(plan::Plan),
     /// `vellum sweep`.
@@ -147,7 +149,7 @@ pub enum ReadError {
 }
 
 /// The schemas that can be read.
-pub const KNOWN: [&str; 18] = [
+pub const KNOWN: [&str; 19] = [
     advise::Advice::SCHEMA,
     compare::Compare::SCHEMA,
     bench::Bench::SCHEMA,
@@ -163,6 +165,7 @@ pub const KNOWN: [&str; 18] = [
     sim::Sweep::SCHEMA,
     sim::Bench::SCHEMA,
     memory::MemoryPlan::SCHEMA,
+    tlb::TlbPlan::SCHEMA,
     plan::Plan::SCHEMA,
     sweep::Sweep::SCHEMA,
     sweep::CELL_SCHEMA,
@@ -229,6 +232,7 @@ fn content(name: &str, schema: &str, value: Value) -> Result<Content, ReadError>
         sim::Sweep::SCHEMA => Content::SimSweep(read(name, schema, value)?),
         sim::Bench::SCHEMA => Content::SimBench(read(name, schema, value)?),
         memory::MemoryPlan::SCHEMA => Content::Memory(read(name, schema, value)?),
+        tlb::TlbPlan::SCHEMA => Content::Tlb(read(name, schema, value)?),
         plan::Plan::SCHEMA => Content::Plan(read(name, schema, value)?),
         sweep::Sweep::SCHEMA => Content::Sweep(read(name, schema, value)?),
         _ => {

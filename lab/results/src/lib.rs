@@ -26,6 +26,7 @@ pub mod run;
 pub mod scale;
 pub mod sim;
 pub mod sweep;
+pub mod tlb;
 pub mod validation;
 mod verdict;
 pub mod whole;

@@ -60,6 +60,7 @@ pub struct Host {
     cpus: Vec<HostCpu>,
     last_cache_bytes: usize,
     own_cache_bytes: usize,
+    first_cache_bytes: usize,
 }
 
 impl Host {
@@ -79,7 +80,7 @@ impl Host {
     pub fn of_cpus(cpus: &[usize], system: &Path) -> Result<Host, HostError> {
         let nodes = nodes(system)?;
         let mut last_cache_bytes = 0;
-        let mut own_cache_bytes = 0;
+        let (mut own_cache_bytes, mut first_cache_bytes) = (0, 0);
         let cpus = cpus.iter().map(|&cpu| {
             let directory = system.join(format!("cpu/cpu{cpu}"));
             let first = |name: &str, otherwise: usize| match read(&directory.join(name))? {
@@ -92,6 +93,7 @@ impl Host {
                 Some(caches) => {
                     last_cache_bytes = last_cache_bytes.max(caches.bytes);
                     own_cache_bytes = own_cache_bytes.max(caches.before);
+                    first_cache_bytes = first_cache_bytes.max(caches.first);
                     caches.cluster
                 }
                 None => core,
@@ -109,6 +111,7 @@ impl Host {
             cpus,
             last_cache_bytes,
             own_cache_bytes,
+            first_cache_bytes,
         })
     }
 
@@ -130,6 +133,11 @@ impl Host {
     /// Bytes of the largest cache before the last; 0 if it is not known.
     pub(crate) fn own_cache_bytes(&self) -> usize {
         self.own_cache_bytes
+    }
+
+    /// Bytes of the first cache; 0 if it is not known.
+    pub(crate) fn first_cache_bytes(&self) -> usize {
+        self.first_cache_bytes
     }
 
     /// Up to `most` pairs of CPUs of which `holds`, spread over all of them.
@@ -324,6 +332,8 @@ struct Caches {
     bytes: usize,
     /// Bytes of the one before.
     before: usize,
+    /// Bytes of the first.
+    first: usize,
 }
 
 /// The caches of the CPU in `directory`.
@@ -350,6 +360,7 @@ fn caches_of(directory: &Path) -> Result<Option<Caches>, HostError> {
                 cluster: first_of(&shared, &list)?,
                 bytes,
                 before,
+                first: last.map_or(bytes, |known| known.first),
             });
         }
     }

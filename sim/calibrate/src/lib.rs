@@ -19,6 +19,7 @@ mod memory;
 pub mod rounds;
 mod sleep;
 mod threads;
+mod translation;
 
 use std::io;
 use std::path::Path;
@@ -29,6 +30,8 @@ use vellum_description::{
 };
 
 pub use host::{Host, HostCpu, HostError};
+pub use memory::{Backing, Mapping};
+pub use translation::{Reach, reach};
 
 /// How much to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -126,6 +129,15 @@ pub fn calibrate(
     step("shootdowns")?;
     let flush = flush::prices(&host, effort).measuring("shootdowns")?;
 
+    step("TLBs")?;
+    let known = translation::Known {
+        hit: &hit,
+        cached: lost.as_ref().map(|(time, _)| time),
+        memory: &memory.own,
+    };
+    let translated = translation::of_host(&host, &known, effort).measuring("TLBs");
+    let (translation, reach) = translated?;
+
     let topology = host.topology()?;
     // On a busy machine caches hold nothing for long.
     let cached = cached.filter(|cached| {
@@ -147,13 +159,14 @@ pub fn calibrate(
         title: format!("{}: {}", host.model(), plural_of(&topology)),
         notes: format!(
             "Written by vellum calibrate {} on {}{}. Medians of rounds; the ranges are those of \
-             the rounds.",
+             the rounds. {}",
             env!("CARGO_PKG_VERSION"),
             host.kernel(),
             match effort {
                 Effort::Full => "",
                 Effort::Quick => ", QUICKLY: the figures are no good",
-            }
+            },
+            reached(reach.as_ref()),
         ),
         lines: Lines {
             slot: or_assumed(
@@ -221,12 +234,28 @@ pub fn calibrate(
         },
         // Needs the core, which is measured by whoever has it.
         work: Work::default(),
-        translation: None,
+        translation: Some(translation),
         topology,
     };
     match description.flaws() {
         flaws if flaws.is_empty() => Ok(description),
         flaws => Err(Error::Contradiction(flaws)),
+    }
+}
+
+/// Whether pages of 2 MiB reach the TLB, as a sentence.
+pub fn reached(reach: Option<&Reach>) -> String {
+    match reach {
+        None => "Whether pages of 2 MiB reach the TLB is not known: there are none, or none miss."
+            .to_owned(),
+        Some(reach) => format!(
+            "Pages of 2 MiB {} the TLB: {}.",
+            match reach.reaches() {
+                true => "reach",
+                false => "do not reach",
+            },
+            reach.text()
+        ),
     }
 }
 

@@ -11,11 +11,25 @@ use crate::Effort;
 use crate::host::{Host, HostCpu, pin};
 use crate::rounds::{Rounds, nanoseconds};
 
+/// Which pages the kernel is asked to map memory by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// Of 4 KiB.
+    Small,
+    /// Of 2 MiB, if there are any.
+    Large,
+}
+
 /// Private memory of a size, all of it there.
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u64>,
     bytes: usize,
+    /// Bytes in front of it that were mapped so that it is aligned.
+    before: usize,
 }
+
+/// What memory that is mapped by large pages has to be aligned to.
+const LARGE: usize = 2 << 20;
 
 // SAFETY: it owns the memory, and gives it out by `&mut self` only.
 unsafe impl Send for Mapping {}
@@ -23,24 +37,73 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Memory of the node of the calling thread, which touches it first; of large pages
     /// if the kernel gives any. `bytes` is not 0.
+    ///
+    /// # Errors
+    /// There is none.
     pub fn touched(bytes: usize) -> io::Result<Mapping> {
+        Mapping::touched_by(bytes, Backing::Large)
+    }
+
+    /// The same, of pages as asked for.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn touched_by(bytes: usize, backing: Backing) -> io::Result<Mapping> {
         let (prot, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         );
+        let all = bytes.checked_add(LARGE).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: new memory at a place that the kernel chooses.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
+        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), all, prot, flags, -1, 0) };
+        if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        let before = mapped.cast::<u8>().align_offset(LARGE);
+        // SAFETY: less than `LARGE` bytes lie before what is aligned, and `all` has that many more.
+        let start = unsafe { mapped.byte_add(before) };
         let start: NonNull<u64> = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let advice = match backing {
+            Backing::Small => libc::MADV_NOHUGEPAGE,
+            Backing::Large => libc::MADV_HUGEPAGE,
+        };
         // SAFETY: the range was mapped above. Without large pages it works, too.
-        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-        let mut mapping = Mapping { start, bytes };
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) };
+        let mut mapping = Mapping {
+            start,
+            bytes,
+            before,
+        };
         mapping.words().fill(1);
         Ok(mapping)
     }
 
+    /// Whether the kernel maps it by pages of 2 MiB as far as whole ones fit, as it says.
+    pub fn is_large(&self) -> bool {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        let start = self.start.as_ptr() as usize;
+        let mut of_this = false;
+        for line in smaps.lines() {
+            let first = line.split_whitespace().next().unwrap_or("");
+            let number = |text: &str| usize::from_str_radix(text, 16);
+            if let Some((Ok(from), Ok(to))) = first
+                .split_once('-')
+                .map(|(from, to)| (number(from), number(to)))
+            {
+                of_this = (from..to).contains(&start);
+            } else if let Some(size) = line.strip_prefix("AnonHugePages:").filter(|_| of_this) {
+                let kib = size
+                    .split_whitespace()
+                    .next()
+                    .and_then(|kib| kib.parse().ok());
+                let whole = self.bytes - self.bytes % LARGE;
+                return kib.is_some_and(|kib: usize| kib << 10 >= whole);
+            }
+        }
+        false
+    }
+
+    /// All of it.
     pub fn words(&mut self) -> &mut [u64] {
         // SAFETY: mapped, aligned to a page, initialized by the kernel to zero, ours
         // alone as long as `self` is borrowed, and unmapped only by `drop`.
@@ -50,8 +113,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and nothing borrows from it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        // SAFETY: `before` bytes in front of `start` were mapped with it, `LARGE` more than `bytes` in
+        // all; they are ours, and nothing borrows from them any more.
+        unsafe {
+            let mapped = self.start.as_ptr().byte_sub(self.before);
+            libc::munmap(mapped.cast(), self.bytes + LARGE)
+        };
     }
 }
 

@@ -33,6 +33,11 @@ impl Rounds {
         self.0.get(self.0.len() / 2).copied().unwrap_or(f64::NAN)
     }
 
+    /// The least of them.
+    pub fn least(&self) -> f64 {
+        self.0.first().copied().unwrap_or(f64::NAN)
+    }
+
     fn source(&self, how: &str) -> String {
         let range = |place: Option<&f64>| shortened(place.copied().unwrap_or(f64::NAN));
         format!(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use vellum_calibrate::{Effort, Error, Host, HostError, calibrate};
+use vellum_calibrate::{Effort, Error, Host, HostError, Reach, calibrate, reached};
 use vellum_description::Description;
 
 /// A directory of a test's own, in the place of `/sys/devices/system`.
@@ -162,8 +162,26 @@ fn this_machine_is_described_by_a_text_that_can_be_read_again() {
     };
     assert!(steps >= 9, "{steps} steps");
     assert!(machine.notes.contains("QUICKLY"), "{}", machine.notes);
+    // Whether pages of 2 MiB reach the TLB is said, whatever was found.
+    assert!(machine.notes.contains("ages of 2 MiB"), "{}", machine.notes);
+    let translation = machine.translation.as_ref().expect("it was measured");
+    assert!(translation.tlb.iter().any(|tlb| tlb.level == 2));
     let again = Description::parse(&machine.to_string(), "this.toml");
     assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), machine);
+}
+
+#[test]
+fn pages_reach_the_tlb_if_they_save_most_of_what_small_ones_take() {
+    let reach = |large_ns| Reach {
+        dense_ns: 2.0,
+        small_ns: 4.0,
+        large_ns,
+    };
+    assert!(reach(2.1).reaches() && reach(2.9).reaches());
+    assert!(!reach(3.1).reaches() && !reach(4.2).reaches());
+    assert!(reached(Some(&reach(2.0))).starts_with("Pages of 2 MiB reach the TLB: "));
+    assert!(reached(Some(&reach(4.0))).starts_with("Pages of 2 MiB do not reach the TLB: "));
+    assert!(reached(None).contains("is not known"));
 }
 
 #[test]

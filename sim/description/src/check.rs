@@ -101,6 +101,15 @@ fn range(key: &str, unit: &str) -> (f64, f64) {
     }
 }
 
+/// What is wrong with a source that does not say what it rests on.
+pub(super) fn no_basis(source: &str) -> String {
+    let words = Basis::ALL.map(|basis| format!("\"{}: \"", basis.word()));
+    format!(
+        "\"{source}\": expected {} and then from where",
+        words.join(" or ")
+    )
+}
+
 /// Everything that is wrong.
 pub(super) fn flaws(machine: &Description) -> Vec<Flaw> {
     let mut flaws = Vec::new();
@@ -180,14 +189,7 @@ pub(super) fn flaws(machine: &Description) -> Vec<Flaw> {
     }
     for (key, source) in sources {
         if Basis::of(source).is_none() {
-            let words = Basis::ALL.map(|basis| format!("\"{}: \"", basis.word()));
-            flaw(
-                &format!("{key}.source"),
-                format!(
-                    "\"{source}\": expected {} and then from where",
-                    words.join(" or ")
-                ),
-            );
+            flaw(&format!("{key}.source"), no_basis(source));
         }
     }
     for (key, message) in cached(machine) {

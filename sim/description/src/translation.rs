@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::check::Flaw;
-use super::figure::{Count, Figure, Time};
+use super::check::{Flaw, no_basis};
+use super::figure::{Basis, Count, Figure, Time};
 use super::write::{line, quoted};
 
 /// Most TLBs, and most caches, that a description may have.
@@ -19,6 +19,8 @@ pub struct Translation {
     pub levels: Count,
     /// A step of a walk whose entry no cache has.
     pub memory: Time,
+    /// What each walk takes beside its steps; nothing without it.
+    pub walk: Option<Time>,
     /// The TLBs of a CPU.
     pub tlb: Vec<Tlb>,
     /// Page-walk caches (paging-structure caches): entries that name tables.
@@ -153,6 +155,8 @@ pub struct Cache {
 pub struct Nested {
     /// Pages that the host maps the guest's memory by: 4K or 2M. No entry of a TLB maps more.
     pub pages: PageSize,
+    /// Where that is from.
+    pub source: String,
     /// Levels of the host's tables.
     pub levels: Count,
     /// Translations of the guest's page tables that are kept.
@@ -168,6 +172,9 @@ impl Translation {
             ("translation.levels".to_owned(), &self.levels),
             ("translation.memory".to_owned(), &self.memory),
         ];
+        if let Some(walk) = &self.walk {
+            all.push(("translation.walk".to_owned(), walk));
+        }
         let numbered = |table: &str, number: usize, key: &str| {
             format!("translation.{table}.{}.{key}", number + 1)
         };
@@ -264,6 +271,12 @@ impl Translation {
                 let message = format!("{}: expected 4K or 2M", nested.pages.word());
                 flaw("translation.nested.pages".to_owned(), message);
             }
+            if Basis::of(&nested.source).is_none() {
+                flaw(
+                    "translation.nested.source".to_owned(),
+                    no_basis(&nested.source),
+                );
+            }
             if let Some(message) = sets(&nested.entries, &nested.ways) {
                 flaw("translation.nested.ways".to_owned(), message);
             }
@@ -284,6 +297,9 @@ impl fmt::Display for Translation {
         writeln!(f, "[translation]")?;
         line(f, "levels", &self.levels)?;
         line(f, "memory", &self.memory)?;
+        if let Some(walk) = &self.walk {
+            line(f, "walk", walk)?;
+        }
         for tlb in &self.tlb {
             let pages: Vec<String> = tlb.pages.iter().map(|size| quoted(size.word())).collect();
             writeln!(f, "\n[[translation.tlb]]\nlevel = {}", tlb.level)?;
@@ -308,6 +324,7 @@ impl fmt::Display for Translation {
         if let Some(nested) = &self.nested {
             writeln!(f, "\n[translation.nested]")?;
             writeln!(f, "pages = {}", quoted(nested.pages.word()))?;
+            writeln!(f, "source = {}", quoted(&nested.source))?;
             line(f, "levels", &nested.levels)?;
             line(f, "entries", &nested.entries)?;
             line(f, "ways", &nested.ways)?;

@@ -309,6 +309,7 @@ const TRANSLATION: &str = r#"
 [translation]
 levels = { count = 4, source = "assumed: test" }
 memory = { ns = 100, source = "assumed: test" }
+walk = { ns = 3, source = "assumed: test" }
 
 [[translation.tlb]]
 level = 1
@@ -336,6 +337,7 @@ hit = { ns = 1, source = "assumed: test" }
 
 [translation.nested]
 pages = "4K"
+source = "assumed: test"
 levels = { count = 4, source = "assumed: test" }
 entries = { count = 16, source = "assumed: test" }
 ways = { count = 16, source = "assumed: test" }
@@ -348,7 +350,7 @@ fn translation_may_be_there_or_not_and_what_is_wrong_with_it_is_said() {
     let parse = |text: &str| Description::parse(&format!("{ROUND}{text}"), "mine.toml");
     let whole = parse(TRANSLATION).unwrap_or_else(|error| panic!("{error}"));
     let figures = whole.figures().len() - plain.figures().len();
-    assert_eq!(figures, 2 + 2 + 3 + 2 + 2 + 3);
+    assert_eq!(figures, 3 + 2 + 3 + 2 + 2 + 3);
     let again = Description::parse(&whole.to_string(), "printed.toml");
     assert_eq!(again.unwrap_or_else(|error| panic!("{error}")), whole);
     let cases = [
@@ -407,6 +409,11 @@ fn translation_may_be_there_or_not_and_what_is_wrong_with_it_is_said() {
             "[translation.nested]\npages = \"4K\"",
             "[translation.nested]\npages = \"64K\"",
             "translation.nested.pages: 64K: expected 4K or 2M",
+        ),
+        (
+            "pages = \"4K\"\nsource = \"assumed: test\"",
+            "pages = \"4K\"\nsource = \"somebody\"",
+            "translation.nested.source: \"somebody\": expected",
         ),
     ];
     for (from, to, said) in cases {

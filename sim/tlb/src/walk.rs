@@ -12,7 +12,6 @@ const LINE_SHIFT: u32 = 6;
 const WAYS: usize = 16;
 
 /// A walk that is over.
-#[derive(Default)]
 pub struct Walk {
     pub steps: u64,
     pub ps: u64,
@@ -140,6 +139,8 @@ impl Tables {
 
 /// The page walker of a CPU.
 pub struct Walker {
+    /// What a walk takes beside its steps.
+    beside_ps: u64,
     tables: Tables,
     host: Option<Host>,
 }
@@ -159,6 +160,7 @@ impl Walker {
             known: Sets::new(&nested.entries, &nested.ways),
         });
         Walker {
+            beside_ps: machine.walk.as_ref().map_or(0, |walk| walk.ps()),
             tables: Tables::new(machine, machine.levels.count),
             host,
         }
@@ -166,7 +168,10 @@ impl Walker {
 
     /// A walk to the leaf of `address`, one of 2 MiB if it is `large`.
     pub fn walk(&mut self, space: u64, address: u64, large: bool, caches: &mut Caches) -> Walk {
-        let mut walk = Walk::default();
+        let mut walk = Walk {
+            steps: 0,
+            ps: self.beside_ps,
+        };
         let leaf = if large { 2 } else { 1 };
         let begin = self.tables.begin((space, Of::Tables), address, leaf);
         for level in (leaf..=begin).rev() {

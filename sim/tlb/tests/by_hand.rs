@@ -40,7 +40,7 @@ fn cache(kib: u32, ns: f64) -> String {
 
 fn nested(pages: &str, entries: u32) -> String {
     format!(
-        "[translation.nested]\npages = \"{pages}\"\n{}{}{}",
+        "[translation.nested]\npages = \"{pages}\"\nsource = \"assumed: test\"\n{}{}{}",
         figure("levels", "count", 4.0),
         figure("entries", "count", f64::from(entries)),
         figure("ways", "count", f64::from(entries)),
@@ -268,6 +268,16 @@ fn a_step_takes_as_long_as_where_its_entry_lies() {
     assert_eq!(after.walks, before.walks + 1);
     let steps = after.steps - before.steps;
     assert_eq!(after.walks_ps - before.walks_ps, steps * 100_000);
+}
+
+#[test]
+fn a_walk_takes_what_it_takes_beside_its_steps() {
+    let walk = figure("walk", "ns", 5.0);
+    let machine = machine(&[walk, tlb(1, "data", ALL, (4, 4))]);
+    assert_eq!(
+        loads(&machine, 0..2, PageSize::K4).walks_ps,
+        2 * (4 * 100_000 + 5000)
+    );
 }
 
 #[test]

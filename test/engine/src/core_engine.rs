@@ -15,7 +15,7 @@ use vellum_machine::mmu::{AccessError, Mmu, MmuFault};
 use crate::executor::{Executor, file_error, map_error};
 use crate::meter::Meter;
 use crate::op::{
-    Access, Engine, EngineError, FileSlot, Groups, Op, OpError, Outcome, Pages, SpaceSlot,
+    Access, Engine, EngineError, FileSlot, Groups, Leaf, Op, OpError, Outcome, Pages, SpaceSlot,
 };
 use crate::slots::Names;
 
@@ -230,13 +230,22 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
         Some((SpaceSlot(slot), victim.pages))
     }
 
-    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
+    fn leaves(&self, space: SpaceSlot, leaf: &mut dyn FnMut(Leaf)) {
         if let Ok(space) = self.space(space) {
             self.on(0, || {
-                let _ = space.for_each_leaf(|first: Vpn, _, pages, prot| {
+                let _ = space.for_each_leaf(|first: Vpn, frame, pages, prot| {
                     // A page that allows nothing is not resident to a program.
                     if !prot.is_none() {
-                        (first.0..first.0 + pages).for_each(&mut *page);
+                        leaf(Leaf {
+                            page: first.0,
+                            pages,
+                            frame: u64::from(frame.0),
+                            prot: crate::op::Prot {
+                                read: prot.can_read(),
+                                write: prot.can_write(),
+                                execute: prot.can_execute(),
+                            },
+                        });
                     }
                 });
             });

@@ -36,7 +36,8 @@ pub use core_engine::CoreEngine;
 pub use instances::FORMATS;
 pub use op::{
     Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, GroupName, GroupUse,
-    Groups, Op, OpError, Outcome, Pages, Prot, Sharing, SpaceSlot, pristine_word, written_word,
+    Groups, Leaf, Op, OpError, Outcome, Pages, Prot, Sharing, SpaceSlot, pristine_word,
+    written_word,
 };
 pub use pages::{fault_around_of, gives, has_format, has_groups, pages_of, reclaims};
 pub use vellum::design::{OptionInfo, Preset};

@@ -330,6 +330,19 @@ impl Pages {
     };
 }
 
+/// What an entry of page tables maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaf {
+    /// The first page.
+    pub page: u64,
+    /// How many.
+    pub pages: u64,
+    /// The first frame; those of the other pages come after it.
+    pub frame: u64,
+    /// Rights.
+    pub prot: Prot,
+}
+
 /// An engine's name for a group of spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GroupName(pub u32);
@@ -420,8 +433,16 @@ pub trait Engine: Send + Sync {
     /// no translation for it. Still through the TLB, so that a stale entry shows.
     fn peek(&self, cpu: usize, space: SpaceSlot, address: u64) -> Option<u64>;
 
+    /// Calls `leaf` for every entry of the space's tables that maps something and allows some
+    /// access, ascending.
+    fn leaves(&self, space: SpaceSlot, leaf: &mut dyn FnMut(Leaf));
+
     /// Calls `page` for every page that the space's tables map, ascending.
-    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64));
+    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
+        self.leaves(space, &mut |leaf| {
+            (leaf.page..leaf.page + leaf.pages).for_each(&mut *page);
+        });
+    }
 
     /// Writes every dirty page of every file to the backing store.
     fn sync(&self, cpu: usize) -> Result<(), OpError>;

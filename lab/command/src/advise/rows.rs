@@ -67,7 +67,7 @@ fn effect(
     measured: &Measured<'_>,
 ) -> (Effect, Basis, String) {
     let whole = measured.on_core.whole;
-    let tlb = "What fewer TLB misses save is not in it, and comes on top.";
+    let tlb = "Time saved by fewer TLB misses is not in this, and comes on top.";
     if let Some(here) = here {
         let effect = of_ratio(here.ratio, here.judged, here.base_ns, whole);
         return (effect, Basis::HostReplay, tlb.to_owned());
@@ -234,8 +234,8 @@ pub fn ranked(mut rows: Vec<Row>) -> Vec<Row> {
 /// What no row has.
 pub fn unseen(whole: Option<Whole>, switched: bool) -> Vec<String> {
     let mut unseen = vec![
-        "TLB misses of programs: a trace of faults has no accesses. What larger pages save there \
-         is in no figure but those of --check."
+        "Time saved by fewer TLB misses is not in this but in figures of --check: a trace of faults \
+         has no accesses. `vellum plan tlb` simulates it from a stream of them."
             .to_owned(),
         "Devices, and time waited for anything: effects are on CPU time.".to_owned(),
         "Call stacks: the recording has none; places are commands and mappings.".to_owned(),

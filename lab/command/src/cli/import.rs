@@ -79,18 +79,8 @@ pub struct ImportArgs {
 
 /// Imports.
 pub fn run(args: ImportArgs) -> Result<(), Failure> {
-    let stdin = args.files.iter().filter(|path| is_stdin(path)).count();
-    if stdin > 1 {
-        return Err(Failure::usage("standard input (-) can be read only once"));
-    }
     let interrupt = Interrupt::on_ctrl_c()?;
-    let mut inputs = Vec::new();
-    let mut bytes = 0;
-    for path in &args.files {
-        let (input, length) = open(path)?;
-        inputs.push(input);
-        bytes += length;
-    }
+    let (inputs, bytes) = open_all(&args.files)?;
     let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let options = Options {
         format: args.from,
@@ -132,6 +122,24 @@ pub fn made_of(format: Format, report: &Report) -> String {
         "line" => format!("{count} lines of {tool} text"),
         _ => format!("{count} {unit}s of {tool}"),
     }
+}
+
+/// Inputs of one run, and their length together.
+///
+/// # Errors
+/// One cannot be read, or standard input is to be read twice.
+pub fn open_all(paths: &[PathBuf]) -> Result<(Vec<Input>, u64), Failure> {
+    if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+        return Err(Failure::usage("standard input (-) can be read only once"));
+    }
+    let mut inputs = Vec::new();
+    let mut bytes = 0;
+    for path in paths {
+        let (input, length) = open(path)?;
+        inputs.push(input);
+        bytes += length;
+    }
+    Ok((inputs, bytes))
 }
 
 /// An input and its length, 0 if that is not known.

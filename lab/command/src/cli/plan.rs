@@ -11,23 +11,31 @@ use vellum_engine::{DeviceModel, gives};
 use super::given::Given;
 use super::outputs::{OutputFile, OutputPath};
 use super::results::{self, OutputArgs, Results};
-use super::{Failure, OrFail, size};
-use crate::designs;
+use super::{Failure, OrFail, import, size};
+use crate::designs::{self, common_pages};
 use crate::plan::arithmetic::{MOST_RAM, TABLE_MAPS};
 use crate::plan::session::{Session, design};
 use crate::plan::window::price_on;
-use crate::plan::{Question, memory, memory_text, plan, text};
-use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Streams, Workload, ram};
+use crate::plan::{Question, mappings, memory, memory_text, plan, text, tlb, tlb_text};
+use crate::replay::{MAX_COPIES, MAX_CPUS, Options, Service, Streams, Workload, ram};
 use crate::report::Detail;
+use vellum_import::Format;
 use vellum_results::Kind;
 use vellum_results::plan::{Plan, Price};
-use vellum_terminal::progress::{Interrupt, Style};
+use vellum_results::tlb::TlbPlan;
+use vellum_terminal::progress::{Interrupt, Progress, Style};
+use vellum_trace::TraceReader;
 
 const EXAMPLES: &str = "\
 `plan memory` asks how much memory a workload needs. It replays the workload on machines with less
 and less memory, down from what is in use at the peak, whose pages leave for a device of a stated
 speed, and prints what that takes: CPU time in the core, and time waited for the device.
 docs/reclaim.md says how pages are chosen.
+
+`plan tlb` asks what larger pages would save in TLB misses and page walks. It simulates the TLBs of a
+described machine for a stream of accesses, by pages of 4 KiB, by aligned and contiguous blocks of 16
+and 64 KiB, by pages of 2 MiB, and as designs have mapped the pages. Without a stream it gives a
+bound. docs/tlb.md says what is simulated.
 
 `plan userpte` asks where page tables should lie on a machine with high memory.
 Without a trace it prints what the published text of 2010 counts. With one it replays the workload
@@ -41,6 +49,11 @@ Examples:
   vellum plan memory traces/kernel-build.vellum --device disk --parts 1,0.5,0.25 --svg memory.svg
   vellum plan memory traces/snapshot-server.vellum --parts 1,0.75,0.5 --compressed 20
   vellum plan memory smaps.txt
+  valgrind --tool=lackey --trace-mem=yes --log-file=lackey.txt ls
+  vellum plan tlb --stream lackey.txt --machine this.toml
+  vellum plan tlb lackey.txt --stream lackey.txt --designs superpage=eager --designs folio=64k
+  vellum plan tlb --stream drmemtrace.ls.*.dir/trace/*
+  vellum plan tlb server.vellum --walks 81234567
   vellum plan userpte
   vellum plan userpte --lowmem 896M --ram 2G..64G
   vellum plan userpte traces/kernel-build.vellum --copies 4
@@ -60,6 +73,7 @@ pub struct PlanArgs {
 #[derive(Subcommand, Debug)]
 enum Asked {
     Memory(MemoryArgs),
+    Tlb(TlbArgs),
     Userpte(UserpteArgs),
 }
 
@@ -100,6 +114,43 @@ struct MemoryArgs {
     /// Draw it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     svg: Option<OutputPath>,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// What would larger pages save in TLB misses and page walks?
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct TlbArgs {
+    /// A workload, whose pages --designs map and whose samples of accesses give a bound: a trace, or
+    /// a text that `vellum import` reads
+    #[arg(value_hint = ValueHint::FilePath)]
+    trace: Option<PathBuf>,
+    /// Accesses one by one: text of valgrind's lackey, text or records of DynamoRIO's drmemtrace; `-`
+    /// is standard input. Several files are one run
+    #[arg(long, value_name = "FILE", num_args = 1.., value_hint = ValueHint::FilePath)]
+    stream: Vec<PathBuf>,
+    /// Which tool told the accesses
+    #[arg(long, value_enum, value_name = "FORMAT", requires = "stream")]
+    from: Option<Format>,
+    /// A machine of `vellum machines`, or a file that ends in .toml, with TLBs
+    #[arg(long, value_name = "MACHINE", default_value = "epyc-milan-1s",
+          value_hint = ValueHint::FilePath)]
+    machine: String,
+    /// Simulate the mappings that this design makes of the trace, too; can be given several times
+    #[arg(long, value_name = "OPTIONS", requires_all = ["trace", "stream"])]
+    designs: Vec<String>,
+    /// Without a stream: page walks that hardware counted, as `perf stat -e
+    /// dtlb_load_misses.walk_completed,dtlb_store_misses.walk_completed` prints them on Intel's
+    /// processors and `-e dTLB-load-misses` on AMD's
+    #[arg(long, value_name = "N", conflicts_with = "stream")]
+    walks: Option<u64>,
+    /// Memory of the machine that designs are replayed on [default: what the trace needs]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "designs")]
+    ram: Option<u64>,
     #[command(flatten)]
     output: OutputArgs,
     /// No progress
@@ -175,6 +226,7 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 pub fn run(args: PlanArgs) -> Result<(), Failure> {
     match args.question {
         Asked::Memory(args) => needed(&args),
+        Asked::Tlb(args) => tlb_misses(&args),
         Asked::Userpte(args) => userpte(&args),
     }
 }
@@ -219,6 +271,80 @@ fn needed(args: &MemoryArgs) -> Result<(), Failure> {
         |detail| memory_text::render(&answer, detail),
         answer.interrupted,
     )
+}
+
+fn tlb_misses(args: &TlbArgs) -> Result<(), Failure> {
+    let machine = Description::named(&args.machine);
+    let machine = machine.map_err(|error| Failure::usage(error.to_string()))?;
+    let translation = tlb::translation(&args.machine, &machine)?;
+    let (results, _) = open(&args.output, None, args.trace.as_slice())?;
+    let interrupt = Interrupt::on_ctrl_c().doing(|| "catching Ctrl-C")?;
+    let style = Style::detect(args.quiet);
+    let given = args.trace.as_ref();
+    let given = given.map(|path| Given::open(path, style, &interrupt));
+    let given = given.transpose()?;
+    let nested = translation.nested.as_ref();
+    let mut plan = TlbPlan {
+        machine: args.machine.clone(),
+        title: machine.title.clone(),
+        host_pages: nested.map(|nested| nested.pages.word().to_owned()),
+        trace: args.trace.as_ref().map(|path| path.display().to_string()),
+        stream: None,
+        rows: Vec::new(),
+        bound: None,
+        whole: None,
+    };
+    let mut made = Vec::new();
+    if let Some(given) = &given {
+        let workload = prepare(
+            given.path(),
+            &common(&args.designs)?,
+            Options::default(),
+            style,
+        )?;
+        plan.whole = workload.service().and_then(Service::whole);
+        let ram = ram::choose(args.ram, workload.ram_bytes(), 1);
+        for design in &args.designs {
+            let mappings = mappings::made_by(design, &workload, ram, (style, &interrupt))?;
+            made.push((design.clone(), mappings));
+        }
+    }
+    if args.stream.is_empty() {
+        let trace = given.as_ref().map(|given| TraceReader::open(given.path()));
+        let trace = trace.transpose()?;
+        plan.bound = Some(tlb::bound(translation, trace.as_ref(), args.walks)?);
+    } else {
+        let (inputs, bytes) = import::open_all(&args.stream)?;
+        let mut progress = Progress::new(style, "simulating", bytes, "bytes");
+        let run = (inputs, args.from);
+        let report = tlb::simulate(
+            &mut plan,
+            translation,
+            run,
+            made,
+            (&mut progress, &interrupt),
+        );
+        progress.finish();
+        let report = report.map_err(import::failure)?;
+        let names: Vec<String> = plan.stream.iter().flat_map(|s| s.files.clone()).collect();
+        if !args.quiet {
+            let skipped = import::skipped(&report, &names);
+            skipped.iter().for_each(|line| eprintln!("vellum: {line}"));
+        }
+    }
+    results.print(|detail| tlb_text::render(&plan, detail), &plan)
+}
+
+/// One of the designs, if all have pages of 4 KiB, as the simulator of TLBs.
+fn common(designs: &[String]) -> Result<String, Failure> {
+    let pages = common_pages(designs)?;
+    match pages.shift {
+        12 => Ok(designs.first().cloned().unwrap_or_default()),
+        shift => Err(Failure::usage(format!(
+            "--designs: pages of {} KiB; TLBs are simulated for formats with pages of 4 KiB",
+            1 << (shift - 10)
+        ))),
+    }
 }
 
 fn userpte(args: &UserpteArgs) -> Result<(), Failure> {

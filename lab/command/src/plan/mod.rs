@@ -1,6 +1,7 @@
 //! Questions that have to be answered before a machine is bought or configured: how much
-//! memory a workload needs ([`memory`], `vellum plan memory`), and where the page tables of a
-//! machine with high memory should lie (`vellum plan userpte`).
+//! memory a workload needs ([`memory`], `vellum plan memory`), what larger pages would save in TLB
+//! misses ([`tlb`], `vellum plan tlb`), and where the page tables of a machine with high memory
+//! should lie (`vellum plan userpte`).
 //!
 //! [`mod@arithmetic`] is what the published text of 2010 counts, for any machine.
 //! [`demand`] measures what a recorded workload needs of low memory. [`mod@sizes`]
@@ -11,12 +12,15 @@
 
 pub mod arithmetic;
 pub mod demand;
+pub mod mappings;
 pub mod memory;
 pub mod memory_text;
 pub mod session;
 pub mod sizes;
 pub mod sweep;
 pub mod text;
+pub mod tlb;
+pub mod tlb_text;
 pub mod window;
 
 use crate::failure::Failure;

@@ -351,7 +351,8 @@ fn verdict(report: &Compare, resolution: Option<&Resolution>, detail: Detail) ->
             text += &made_up(resolution);
         }
     }
-    text + &wrapped(&format!("Of the whole: {}", report.of_the_whole()))
+    text += &wrapped(&format!("Of the whole: {}", report.of_the_whole()));
+    text + &report.translation().map_or_else(String::new, wrapped)
 }
 
 /// What is said of the core alone, where the verdict has entries.

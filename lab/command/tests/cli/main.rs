@@ -24,6 +24,7 @@ mod machines;
 mod outputs;
 mod page;
 mod plan;
+mod plan_tlb;
 mod record;
 mod replay;
 mod reproduce;

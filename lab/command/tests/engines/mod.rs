@@ -33,7 +33,7 @@ macro_rules! has_no_pages {
             None
         }
 
-        fn resident(&self, _: vellum_engine::SpaceSlot, _: &mut dyn FnMut(u64)) {}
+        fn leaves(&self, _: vellum_engine::SpaceSlot, _: &mut dyn FnMut(vellum_engine::Leaf)) {}
 
         fn sync(&self, _: usize) -> Result<(), vellum_engine::OpError> {
             Ok(())

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use vellum_engine::{
-    Access, Divergence, Engine, FileSlot, Op, OpError, Outcome, SpaceSlot, pristine_word,
+    Access, Divergence, Engine, FileSlot, Leaf, Op, OpError, Outcome, Prot, SpaceSlot,
+    pristine_word,
 };
 
 use super::reference::{Moment, Reference};
@@ -63,12 +64,20 @@ impl Engine for Reference {
         word
     }
 
-    fn resident(&self, space: SpaceSlot, page: &mut dyn FnMut(u64)) {
+    fn leaves(&self, space: SpaceSlot, leaf: &mut dyn FnMut(Leaf)) {
         let pages: Vec<u64> = self.with(|machine| match machine.space(space) {
             Ok(space) => space.entries.keys().copied().collect(),
             Err(_) => Vec::new(),
         });
-        pages.into_iter().for_each(page);
+        // It has no frames.
+        pages.into_iter().for_each(|page| {
+            leaf(Leaf {
+                page,
+                pages: 1,
+                frame: page,
+                prot: Prot::default(),
+            });
+        });
     }
 
     fn sync(&self, _cpu: usize) -> Result<(), OpError> {

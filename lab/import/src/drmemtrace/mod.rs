@@ -14,7 +14,7 @@ mod records;
 
 use crate::accesses::{self, Access, Kind, Process};
 use crate::report::{Place, Report};
-use crate::{ImportError, Input, Watch, each_as, notes};
+use crate::{Each, ImportError, Input, Streamed, Watch, each_as, notes};
 use vellum_record::Sink;
 
 pub use records::{begins, is_raw};
@@ -135,8 +135,40 @@ pub fn import(
     sink: &mut dyn Sink,
     watch: &mut Watch<'_>,
 ) -> Result<Report, ImportError> {
+    match are_records(&mut inputs)? {
+        true => records::import(inputs, sink, watch),
+        false => import_text(inputs, sink, watch),
+    }
+}
+
+/// Hands on every access of the inputs.
+pub fn stream(
+    mut inputs: Vec<Input>,
+    watch: &mut Watch<'_>,
+    each: &mut Each<'_>,
+) -> Result<Report, ImportError> {
+    if are_records(&mut inputs)? {
+        return records::stream(inputs, watch, each);
+    }
+    let mut report = Report::default();
+    each_as(
+        inputs,
+        watch,
+        &mut report,
+        |traced: &mut Traced, place, text, report| match parse(text) {
+            Some(Line::Access { thread, access }) if !traced.in_kernel => {
+                each(Streamed::new(place.input as u64, thread, access));
+            }
+            _ => traced.take(place, text, report),
+        },
+    )?;
+    Ok(report)
+}
+
+/// Whether the inputs are records; else they are text.
+fn are_records(inputs: &mut [Input]) -> Result<bool, ImportError> {
     let mut of_records = 0;
-    for input in &mut inputs {
+    for input in &mut *inputs {
         let head = input.head(4).map_err(|source| ImportError::Read {
             name: input.name.clone(),
             source,
@@ -144,8 +176,8 @@ pub fn import(
         of_records += usize::from(begins(&head));
     }
     match of_records {
-        0 => import_text(inputs, sink, watch),
-        all if all == inputs.len() => records::import(inputs, sink, watch),
+        0 => Ok(false),
+        all if all == inputs.len() => Ok(true),
         _ => Err(ImportError::Format(
             "some files are records of drmemtrace and some are text: import them one by one"
                 .to_owned(),

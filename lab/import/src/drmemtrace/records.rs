@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use super::{MADE_UP_TIMES, OF_THE_KERNEL, OF_THE_TIMESTAMPS};
 use crate::accesses::{self, Access, Kind, Process};
 use crate::report::{Place, Report};
-use crate::{ImportError, Input, Watch, notes};
+use crate::{Each, ImportError, Input, Streamed, Watch, notes};
 use vellum_record::Sink;
 
 /// Bytes of a record.
@@ -106,7 +106,9 @@ struct File {
 
 /// What the files tell together.
 #[derive(Default)]
-struct Told {
+struct Told<'e> {
+    /// Who is told of each access, if not the processes.
+    each: Option<&'e mut Each<'e>>,
     /// Processes of threads.
     owners: HashMap<u32, u64>,
     processes: BTreeMap<u64, Process>,
@@ -121,17 +123,47 @@ pub fn import(
     sink: &mut dyn Sink,
     watch: &mut Watch<'_>,
 ) -> Result<Report, ImportError> {
-    let mut report = Report {
+    let mut report = of_records();
+    let mut told = Told::default();
+    read(inputs, &mut told, &mut report, watch)?;
+    write(told, sink, &mut report)?;
+    Ok(report)
+}
+
+/// Hands on every access of the inputs, which are files of one run.
+pub fn stream<'e>(
+    inputs: Vec<Input>,
+    watch: &mut Watch<'_>,
+    each: &'e mut Each<'e>,
+) -> Result<Report, ImportError> {
+    let mut report = of_records();
+    let mut told = Told {
+        each: Some(each),
+        ..Told::default()
+    };
+    read(inputs, &mut told, &mut report, watch)?;
+    Ok(report)
+}
+
+fn of_records() -> Report {
+    Report {
         unit: "record",
         ..Report::default()
-    };
-    let mut told = Told::default();
+    }
+}
+
+fn read(
+    inputs: Vec<Input>,
+    told: &mut Told<'_>,
+    report: &mut Report,
+    watch: &mut Watch<'_>,
+) -> Result<(), ImportError> {
     let mut files: Vec<File> = Vec::new();
     let mut waiting = BinaryHeap::new();
     for (index, input) in inputs.into_iter().enumerate() {
         let mut file = File::open(input, index, watch)?;
         report.lines += 1;
-        let goes_on = file.read_on(&mut told, u64::MAX, true, &mut report, watch)?;
+        let goes_on = file.read_on(told, u64::MAX, true, report, watch)?;
         if goes_on {
             waiting.push(Reverse((file.now_us, index)));
         }
@@ -145,15 +177,14 @@ pub fn import(
     while let Some(Reverse((_, index))) = waiting.pop() {
         let until = waiting.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
         let file = &mut files[index];
-        if file.read_on(&mut told, until, false, &mut report, watch)? {
+        if file.read_on(told, until, false, report, watch)? {
             waiting.push(Reverse((file.now_us, index)));
         }
     }
-    write(told, sink, &mut report)?;
-    Ok(report)
+    Ok(())
 }
 
-fn write(told: Told, sink: &mut dyn Sink, report: &mut Report) -> Result<(), ImportError> {
+fn write(told: Told<'_>, sink: &mut dyn Sink, report: &mut Report) -> Result<(), ImportError> {
     let several = told.processes.len() > 1;
     accesses::write(
         told.processes.into_values().collect(),
@@ -287,7 +318,7 @@ impl File {
     /// file has ended.
     fn read_on(
         &mut self,
-        told: &mut Told,
+        told: &mut Told<'_>,
         until: u64,
         first: bool,
         report: &mut Report,
@@ -316,7 +347,7 @@ impl File {
     fn take(
         &mut self,
         record: Record,
-        told: &mut Told,
+        told: &mut Told<'_>,
         report: &mut Report,
     ) -> Result<(), ImportError> {
         let Record { kind, size, .. } = record;
@@ -401,7 +432,7 @@ impl File {
     fn bundle(
         &mut self,
         record: Record,
-        told: &mut Told,
+        told: &mut Told<'_>,
         report: &mut Report,
     ) -> Result<(), ImportError> {
         let lengths = record.address.to_le_bytes();
@@ -421,7 +452,7 @@ impl File {
         kind: Kind,
         address: u64,
         size: u16,
-        told: &mut Told,
+        told: &mut Told<'_>,
         report: &mut Report,
     ) -> Result<(), ImportError> {
         let access = Access {
@@ -435,6 +466,8 @@ impl File {
             report.pass_over(self.place(), "accesses of no bytes");
         } else if !access.is_sane() {
             report.skip(self.place(), "an address that no program has");
+        } else if let Some(each) = &mut told.each {
+            each(Streamed::new(self.process, self.thread, access));
         } else {
             let process = told.processes.entry(self.process).or_default();
             let time_us = match told.origin_us {

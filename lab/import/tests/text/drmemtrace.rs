@@ -137,7 +137,7 @@ impl Recording {
 }
 
 /// One thread of everything.
-fn recording() -> Vec<u8> {
+pub fn recording() -> Vec<u8> {
     let mut recording = Recording::begin(6, X86_64 | ENCODINGS, (4711, 4711));
     recording
         .at(0)

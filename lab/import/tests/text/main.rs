@@ -13,6 +13,7 @@ mod page_faults;
 mod perf_script;
 mod smaps;
 mod strace;
+mod stream;
 
 use common::{Random, fixture, import};
 use vellum_import::{Format, ImportError, Input, Options, import_text};

@@ -111,6 +111,9 @@ fn ratios(compare: &Compare, names: &[Named; 3]) -> Markup {
         @if compare.whole.is_some() {
             p { "Of the whole: " (compare.of_the_whole()) }
         }
+        @if let Some(said) = compare.translation() {
+            p { (said) }
+        }
         p.note { "Not in any of these figures: " (compare.not_modelled) "." }
     }
 }

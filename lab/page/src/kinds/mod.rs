@@ -17,6 +17,7 @@ mod reproduce;
 mod scale;
 mod sim;
 mod sweep;
+mod tlb;
 
 use maud::Markup;
 
@@ -138,6 +139,7 @@ pub fn show(result: &Loaded) -> Shown {
         Content::SimSweep(sweep) => sim::show_sweep(sweep),
         Content::SimBench(bench) => sim::show_bench(bench),
         Content::Memory(plan) => memory::show(plan),
+        Content::Tlb(plan) => tlb::show(plan),
         Content::Plan(plan) => plan::show(plan),
         Content::Sweep(sweep) => sweep::show(sweep),
     }

@@ -27,6 +27,7 @@ fn written(content: &Content) -> Value {
         Content::Memory(result) => value(result),
         Content::Plan(result) => value(result),
         Content::Sweep(result) => value(result),
+        Content::Tlb(result) => value(result),
     }
 }
 

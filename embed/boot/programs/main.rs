@@ -47,6 +47,7 @@ extern "C" fn begin(number: u64, argument: u64) -> ! {
         Some(&"remap") => tests::remap(),
         Some(&"stack") => tests::stack(),
         Some(&"threads") => tests::threads(),
+        Some(&"device") => tests::device(),
         Some(&"random") => random::run(argument >> 16, argument & 0xffff),
         _ => sys::fail(998, [number, 0, 0]),
     }

@@ -1,10 +1,10 @@
 //! The tests, each a program of its own. `sys::fail` codes name the place.
 
 use crate::protocol::{
-    FLAG_GROWS_DOWN, FLAG_SHARED, GROUND, STACK_PAGES, advice, call, pristine, program, stamp,
-    written,
+    FLAG_GROWS_DOWN, FLAG_SHARED, GROUND, REFUSED, STACK_PAGES, advice, call, device, pristine,
+    program, stamp, written,
 };
-use crate::sys::{Kind, ask, expect, expect_refusal, fail, must, probe, store};
+use crate::sys::{Kind, ask, bare_probe, expect, expect_refusal, fail, must, probe, store};
 use crate::{leave, random, replay};
 
 const PAGE: u64 = 1 << crate::protocol::PAGE_SHIFT;
@@ -252,4 +252,114 @@ pub fn stack() {
 /// others, which had the pages in their TLBs.
 pub fn threads() {
     random::run(2_000, 7);
+}
+
+/// What a program does with a device: nothing faults, what it stores is in the device, and its
+/// registers are the device's.
+pub fn device() {
+    let frame_buffer = [0, 0, 0, device::FRAME_BUFFER];
+    let pages = ask(call::DEVICE, frame_buffer);
+    if pages != REFUSED {
+        pixels(pages);
+    }
+    map_device(
+        120,
+        BASE,
+        1,
+        (READ_WRITE | FLAG_SHARED, device::REGISTERS),
+        0,
+    );
+    // SAFETY: mapped, and whose registers they are does not matter: none of these moves memory.
+    unsafe {
+        match pages {
+            REFUSED => serial_line(at(0)),
+            _ => display(at(0)),
+        }
+    }
+    must(121, call::UNMAP, [BASE, 1]);
+    expect_refusal(122, Kind::Load, at(0));
+}
+
+fn map_device(code: u64, page: u64, pages: u64, (flags, which): (u64, u64), first: u64) {
+    must(code, call::DEVICE, [page, pages, flags, which, first]);
+}
+
+/// The frame buffer, all of which `pages` are.
+fn pixels(pages: u64) {
+    let is_let_through = |kind, page| bare_probe(kind, at(page), stamp(page)).is_some();
+    let at_once = (READ_WRITE | FLAG_SHARED, device::FRAME_BUFFER);
+    map_device(100, BASE, pages, at_once, 0);
+    for page in 0..pages {
+        if !is_let_through(Kind::Store, page) {
+            fail(101, [at(page), 0, 0]);
+        }
+    }
+    // Elsewhere, by faults, and not aligned as before: the device has it.
+    let apart = pages + 513;
+    map_device(102, BASE + apart, 600, (READ, device::FRAME_BUFFER), 100);
+    for page in 0..600 {
+        expect(103, at(apart + page), stamp(100 + page));
+    }
+    expect_refusal(104, Kind::Store, at(apart));
+    must(105, call::UNMAP, [BASE + 700, 3]);
+    must(106, call::PROTECT, [BASE + 900, 2, READ]);
+    let child = must(107, call::FORK, [0]);
+    for page in [0, 699, 703, 899, 902, 1300] {
+        if !is_let_through(Kind::Store, page) {
+            fail(108, [at(page), child, 0]);
+        }
+    }
+    for (kind, page) in [(Kind::Load, 700), (Kind::Load, 702), (Kind::Store, 900)] {
+        if is_let_through(kind, page) {
+            fail(109, [at(page), child, 0]);
+        }
+    }
+    expect(110, at(901), stamp(901));
+    if child == 0 {
+        store(111, at(150), stamp(7));
+        leave(3);
+    }
+    if must(112, call::WAIT, [child]) != 3 {
+        fail(113, [child, 0, 0]);
+    }
+    expect(114, at(apart + 50), stamp(7));
+    must(115, call::UNMAP, [BASE, apart + 600]);
+    expect_refusal(116, Kind::Load, at(0));
+}
+
+/// The registers of the display: its version, and the width of the picture, which stays what it is
+/// set to.
+///
+/// # Safety
+/// They are there.
+unsafe fn display(registers: u64) {
+    const VERSION: u64 = 0x500;
+    const WIDTH: u64 = 0x502;
+    let register = |offset| (registers + offset) as *mut u16;
+    // SAFETY: the caller's promise.
+    let (version, width) = unsafe {
+        register(WIDTH).write_volatile(640);
+        (
+            register(VERSION).read_volatile(),
+            register(WIDTH).read_volatile(),
+        )
+    };
+    if version & 0xfff0 != 0xb0c0 || width != 640 {
+        fail(117, [u64::from(version), u64::from(width), 0]);
+    }
+}
+
+/// Those of the serial line that say what it is.
+///
+/// # Safety
+/// They are there.
+unsafe fn serial_line(registers: u64) {
+    for (nth, byte) in (0..).zip([0x0d, 0xf0, 0x05, 0xb1]) {
+        let register = (registers + 0xff0 + 4 * nth) as *const u32;
+        // SAFETY: the caller's promise.
+        let found = unsafe { register.read_volatile() };
+        if found != byte {
+            fail(118, [nth, u64::from(found), 0]);
+        }
+    }
 }

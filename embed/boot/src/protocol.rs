@@ -38,8 +38,9 @@ pub mod program {
     /// Executes the words of one task of the slice; the argument is the task's number.
     pub const REPLAY: u64 = 1;
     /// The tests, by name. Number `FIRST_TEST + n`.
-    pub const TESTS: [&str; 9] = [
-        "touch", "fork", "vfork", "files", "protect", "remap", "stack", "threads", "random",
+    pub const TESTS: [&str; 10] = [
+        "touch", "fork", "vfork", "files", "protect", "remap", "stack", "threads", "device",
+        "random",
     ];
     /// Number of the first test.
     pub const FIRST_TEST: u64 = 2;
@@ -111,6 +112,19 @@ pub mod call {
     pub const NAP: u64 = 23;
     /// (place): ends a nap there.
     pub const POKE: u64 = 24;
+    /// (page, pages, rights and flags, one of [`device`](super::device), its first page): maps a
+    /// device, at once with [`FLAG_SHARED`](super::FLAG_SHARED), and else by faults; of no pages:
+    /// how many it has.
+    pub const DEVICE: u64 = 25;
+}
+
+/// What a program can map of devices. Both are there on x86-64 under QEMU with a display; other
+/// machines have registers.
+pub mod device {
+    /// Memory that is shown as pixels.
+    pub const FRAME_BUFFER: u64 = 0;
+    /// Registers of the display, or of the serial line.
+    pub const REGISTERS: u64 = 1;
 }
 
 /// An answer that says no.

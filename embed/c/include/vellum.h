@@ -114,6 +114,18 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_MAP_SEALED 16
 
 /*
+ It shows frames in a row that the manager does not manage, a device's or some of
+ vellum_frames_reserve(): `offset` is the physical address of its first byte, and `object` is
+ none. VELLUM_STATUS_UNMANAGED if they are the manager's. All entries are made at once.
+ */
+#define VELLUM_MAP_FRAMES 32
+
+/*
+ Faults make the entries of VELLUM_MAP_FRAMES; in requests only.
+ */
+#define VELLUM_MAP_ON_FAULT 64
+
+/*
  In the highest gap that is wide enough.
  */
 #define VELLUM_ANYWHERE 0
@@ -288,6 +300,11 @@ enum vellum_status {
    Part of the range is sealed.
    */
   VELLUM_STATUS_SEALED,
+  /*
+   The memory is none that the manager manages (VELLUM_MAP_FRAMES), or a frame that was to be
+   mapped so is.
+   */
+  VELLUM_STATUS_UNMANAGED,
 };
 
 /*
@@ -569,7 +586,7 @@ struct vellum_map_request {
    */
   struct vellum_object object;
   /*
-   From which byte of the object on.
+   From which byte of the object on; with VELLUM_MAP_FRAMES, the physical address.
    */
   uint64_t offset;
   /*
@@ -634,7 +651,7 @@ struct vellum_region {
    */
   struct vellum_object object;
   /*
-   Which byte of the object is the region's first.
+   Which byte of the object is the region's first; with VELLUM_MAP_FRAMES, its physical address.
    */
   uint64_t offset;
   /*
@@ -1374,6 +1391,14 @@ enum vellum_status vellum_frames_alloc(struct vellum *vm,
 enum vellum_status vellum_frames_free(struct vellum *vm,
                                       uint32_t first,
                                       uint32_t order);
+
+/*
+ Keeps frames for good that vellum_frames_alloc() handed out, with the same order: they leave
+ the manager's memory, and can be mapped by VELLUM_MAP_FRAMES. Errors as of vellum_frames_free().
+ */
+enum vellum_status vellum_frames_reserve(struct vellum *vm,
+                                         uint32_t first,
+                                         uint32_t order);
 
 /*
  What a space uses. Exact if none of its tasks runs.

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use vellum::addr::{Geometry, MemoryType, Prot, Vpn};
+use vellum::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
 use vellum::object::ObjectKind;
 use vellum::space::{
     Advice, Limits as SpaceLimits, MapEntry, MapRequest as Request, Placement, RemapPlacement,
@@ -36,6 +36,13 @@ pub const VELLUM_MAP_HEAP: u32 = 4;
 pub const VELLUM_MAP_LOCKED: u32 = 8;
 /// It stays as it is, after vellum_seal(); in `struct vellum_region` only.
 pub const VELLUM_MAP_SEALED: u32 = 16;
+
+/// It shows frames in a row that the manager does not manage, a device's or some of
+/// vellum_frames_reserve(): `offset` is the physical address of its first byte, and `object` is
+/// none. VELLUM_STATUS_UNMANAGED if they are the manager's. All entries are made at once.
+pub const VELLUM_MAP_FRAMES: u32 = 32;
+/// Faults make the entries of VELLUM_MAP_FRAMES; in requests only.
+pub const VELLUM_MAP_ON_FAULT: u32 = 64;
 
 /// In the highest gap that is wide enough.
 pub const VELLUM_ANYWHERE: u32 = 0;
@@ -72,7 +79,7 @@ pub struct MapRequest {
     pub address: u64,
     /// What is shown; zeroes if `bits` is 0.
     pub object: Object,
-    /// From which byte of the object on.
+    /// From which byte of the object on; with VELLUM_MAP_FRAMES, the physical address.
     pub offset: u64,
     /// A word of the caller's own: regions are united only if theirs are equal.
     pub tag: u64,
@@ -95,7 +102,7 @@ pub struct Region {
     pub flags: u32,
     /// What it shows; `bits` is 0 for private zeroes.
     pub object: Object,
-    /// Which byte of the object is the region's first.
+    /// Which byte of the object is the region's first; with VELLUM_MAP_FRAMES, its physical address.
     pub offset: u64,
     /// The backing store of the object, if it is a file.
     pub store: u64,
@@ -159,23 +166,35 @@ fn remap_placement_of(number: u32, address: u64) -> Result<RemapPlacement, Statu
 /// All rights.
 const RIGHTS: u32 = VELLUM_PROT_READ | VELLUM_PROT_WRITE | VELLUM_PROT_EXECUTE;
 
-const FLAGS: [(u32, Traits); 5] = [
+const FLAGS: [(u32, Traits); 6] = [
     (VELLUM_MAP_SHARED, Traits::SHARED),
     (VELLUM_MAP_GROWS_DOWN, Traits::GROWS_DOWN),
     (VELLUM_MAP_HEAP, Traits::HEAP),
     (VELLUM_MAP_LOCKED, Traits::LOCKED),
     (VELLUM_MAP_SEALED, Traits::SEALED),
+    (VELLUM_MAP_FRAMES, Traits::UNMANAGED),
 ];
 
+/// Flags that a request may have.
+const REQUESTED: u32 =
+    VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN | VELLUM_MAP_LOCKED | FRAMES;
+/// Those that say what it shows.
+const FRAMES: u32 = VELLUM_MAP_FRAMES | VELLUM_MAP_ON_FAULT;
+
 fn request_of(request: &MapRequest) -> Result<Request, Status> {
-    if request.flags & !(VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN | VELLUM_MAP_LOCKED) != 0 {
+    if request.flags & !REQUESTED != 0 {
         return Err(Status::Argument);
     }
     if request.barred & !RIGHTS != 0 {
         return Err(Status::Argument);
     }
-    let asked = FLAGS.iter().filter(|(bit, _)| request.flags & bit != 0);
+    let asked = (FLAGS.iter()).filter(|(bit, _)| request.flags & !FRAMES & bit != 0);
     let source = match request.object.bits {
+        0 if request.flags & VELLUM_MAP_FRAMES != 0 => Source::Frames {
+            first: frame_at(request.offset)?,
+            at_once: request.flags & VELLUM_MAP_ON_FAULT == 0,
+        },
+        _ if request.flags & FRAMES != 0 => return Err(Status::Argument),
         0 if request.offset != 0 => return Err(Status::Argument),
         0 => Source::Anonymous,
         _ => Source::Object {
@@ -195,6 +214,12 @@ fn request_of(request: &MapRequest) -> Result<Request, Status> {
     Ok(asked.at_most(most))
 }
 
+/// The frame at a physical address.
+fn frame_at(address: u64) -> Result<Pfn, Status> {
+    let frame = u32::try_from(pages_of(address)?);
+    frame.map(Pfn).map_err(|_| Status::Unmanaged)
+}
+
 pub(crate) fn bytes_of(pages: u64) -> u64 {
     pages.saturating_mul(Paging::FRAME_SIZE as u64)
 }
@@ -206,6 +231,9 @@ fn region_of(entry: &MapEntry) -> Region {
         Some((id, ObjectKind::SharedMemory, page)) => (Object::of(id), bytes_of(page), None),
         Some((id, ObjectKind::File { store }, page)) => {
             (Object::of(id), bytes_of(page), Some(store))
+        }
+        Some((_, ObjectKind::Unmanaged { first, .. }, page)) => {
+            (Object { bits: 0 }, bytes_of(u64::from(first.0) + page), None)
         }
     };
     Region {

@@ -68,6 +68,9 @@ pub enum Status {
     Rights,
     /// Part of the range is sealed.
     Sealed,
+    /// The memory is none that the manager manages (VELLUM_MAP_FRAMES), or a frame that was to be
+    /// mapped so is.
+    Unmanaged,
 }
 
 impl Status {
@@ -76,7 +79,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 28] = [
+    const ALL: [Status; 29] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -105,6 +108,7 @@ impl Status {
         Status::WrongKind,
         Status::Rights,
         Status::Sealed,
+        Status::Unmanaged,
     ];
 
     fn text(self) -> &'static CStr {
@@ -137,6 +141,7 @@ impl Status {
             Status::WrongKind => c"only private memory without an object can be asked for that",
             Status::Rights => c"the mapping may not get these rights",
             Status::Sealed => c"part of the range is sealed",
+            Status::Unmanaged => c"whether the manager manages the frames does not fit",
         }
     }
 }
@@ -149,6 +154,7 @@ impl From<FaultError> for Status {
             FaultError::NoRegion => Status::NoRegion,
             FaultError::Protection => Status::Protection,
             FaultError::PastEnd => Status::PastEnd,
+            FaultError::Unmanaged => Status::Unmanaged,
             FaultError::Full => Status::Full,
             FaultError::OutOfMemory => Status::OutOfMemory,
             FaultError::GroupLimit(_) => Status::GroupLimit,
@@ -171,6 +177,7 @@ impl From<MapError> for Status {
             MapError::WrongKind => Status::WrongKind,
             MapError::Rights => Status::Rights,
             MapError::Sealed => Status::Sealed,
+            MapError::Managed => Status::Unmanaged,
             // A kernel in C has no pins of its own, and is not asked what is loaded.
             MapError::Pinned | MapError::Loaded => Status::Busy,
             MapError::OutOfMemory => Status::OutOfMemory,

@@ -340,6 +340,60 @@ static void rules(struct vellum *vm, struct vellum_space none)
     ANSWERS(OK, vellum_exit(vm, space, &ended));
 }
 
+static void frames_of_devices(struct vellum *vm)
+{
+    struct vellum_space space;
+    bool ended;
+    const uint32_t device = VELLUM_PROT_READ | VELLUM_PROT_WRITE | VELLUM_PROT_UNCACHED;
+    struct vellum_map_request request = {.bytes = 4 * PAGE, .prot = device};
+    struct vellum_region region;
+    struct vellum_translation translation;
+    uint32_t first, number;
+    unsigned char byte;
+    uint64_t place;
+    size_t done;
+    enum vellum_resolved how;
+
+    ANSWERS(OK, vellum_space_create(vm, &space));
+    request.flags = VELLUM_MAP_SHARED | VELLUM_MAP_ON_FAULT;
+    ANSWERS(ARGUMENT, vellum_map(vm, space, &request, &place));
+    request.flags = VELLUM_MAP_SHARED | VELLUM_MAP_FRAMES;
+    request.offset = 0xfd000001;
+    ANSWERS(ARGUMENT, vellum_map(vm, space, &request, &place));
+    request.offset = UINT64_C(1) << 60;
+    ANSWERS(UNMANAGED, vellum_map(vm, space, &request, &place));
+    request.offset = 0xfd000000;
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    ANSWERS(OK, vellum_translate(vm, space, place + 3 * PAGE, &translation));
+    EXPECT(translation.frame == 0xfd003 && translation.prot == device);
+    ANSWERS(OK, vellum_region_at(vm, space, place + PAGE, &region));
+    EXPECT(region.flags == request.flags && region.offset == 0xfd000000 && !region.is_file);
+    EXPECT(region.object.bits == 0);
+    ANSWERS(UNMANAGED, vellum_memory_read(vm, space, place, &byte, 1, VELLUM_CHECKED, &done));
+    ANSWERS(WRONG_KIND, vellum_advise(vm, space, place, PAGE, VELLUM_DONT_NEED));
+    request.flags = VELLUM_MAP_FRAMES;
+    ANSWERS(RIGHTS, vellum_map(vm, space, &request, &place));
+    request.flags = VELLUM_MAP_SHARED | VELLUM_MAP_FRAMES | VELLUM_MAP_ON_FAULT;
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    ANSWERS(NOT_MAPPED, vellum_translate(vm, space, place, &translation));
+    ANSWERS(OK, vellum_fault(vm, space, place, VELLUM_WRITE, &how));
+    ANSWERS(OK, vellum_translate(vm, space, place, &translation));
+
+    /* Frames that the kernel keeps. */
+    ANSWERS(OK, vellum_frames_alloc(vm, 2, true, &first));
+    request.offset = first * PAGE;
+    ANSWERS(UNMANAGED, vellum_map(vm, space, &request, &place));
+    ANSWERS(OK, vellum_frames_reserve(vm, first, 2));
+    ANSWERS(ARGUMENT, vellum_frames_reserve(vm, first, 2));
+    ANSWERS(ARGUMENT, vellum_frames_free(vm, first, 2));
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    number = first + 1;
+    ANSWERS(OK, vellum_fault(vm, space, place + PAGE, VELLUM_READ, &how));
+    ANSWERS(OK, vellum_translate(vm, space, place + PAGE, &translation));
+    EXPECT(translation.frame == number);
+    ANSWERS(OK, vellum_exit(vm, space, &ended));
+}
+
 static void arguments_that_are_none(void)
 {
     struct vellum *vm;
@@ -444,6 +498,7 @@ static void arguments_that_are_none(void)
     ANSWERS(ARGUMENT, vellum_translate(vm, space, place, NULL));
     copies(vm, space, place, none);
     rules(vm, none);
+    frames_of_devices(vm);
     ANSWERS(NO_REGION, vellum_region_at(vm, space, UINT64_MAX, &region));
     ANSWERS(OK, vellum_region_at(vm, space, place + 1, &region));
     EXPECT(region.start == place && region.bytes == 16 * PAGE && region.object.bits == 0);

@@ -245,7 +245,7 @@ impl<'v, R: ReverseMap> Stage<'v, R> {
         let cpu = clock.cpu;
         let access = match source {
             Source::Anonymous => Access::Write,
-            Source::Object { .. } => Access::Read,
+            Source::Object { .. } | Source::Frames { .. } => Access::Read,
         };
         let space = self.own_space(cpu)?;
         let first = place_of(cpu);

@@ -46,6 +46,7 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
         FaultError::NoObject => OpError::BadFile,
         FaultError::NoRegion => OpError::NoRegion,
         FaultError::Protection => OpError::Protection,
+        FaultError::Unmanaged => OpError::Invalid,
         FaultError::PastEnd => OpError::PastEnd,
         FaultError::OutOfMemory | FaultError::Full => OpError::OutOfMemory,
         FaultError::GroupLimit(_) => OpError::GroupLimit,
@@ -76,6 +77,7 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         | MapError::WrongKind
         | MapError::Rights
         | MapError::Sealed
+        | MapError::Managed
         | MapError::Pinned
         | MapError::Loaded => OpError::Invalid,
         MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,

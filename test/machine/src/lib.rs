@@ -33,6 +33,7 @@
 mod arena;
 mod config;
 mod cpu;
+mod device;
 mod flush;
 mod host;
 mod lock;

@@ -2,7 +2,7 @@
 //! does with it. What the core does with it is in `platform`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use vellum::addr::Pfn;
 use vellum::platform::CpuId;
@@ -11,6 +11,7 @@ use vellum::sync::CachePadded;
 use crate::arena::Arena;
 use crate::config::{MachineConfig, MachineError};
 use crate::cpu::{CpuGuard, Cpus};
+use crate::device::Device;
 use crate::flush::{Defects, FlushLog, FlushRecord};
 use crate::mmu::{CpuMmu, Mmu, TlbGeometry, Walker};
 use crate::ram::Ram;
@@ -46,6 +47,7 @@ pub struct Machine {
     pub(crate) flush_log: FlushLog,
     pub(crate) defects: Defects,
     pub(crate) shortage: Shortage,
+    pub(crate) device: OnceLock<Device>,
     has_access_hook: AtomicBool,
     access_hook: RwLock<Option<AccessHook>>,
 }
@@ -95,6 +97,7 @@ impl Machine {
             flush_log: FlushLog::default(),
             defects: Defects::default(),
             shortage: Shortage::default(),
+            device: OnceLock::new(),
             has_access_hook: AtomicBool::new(false),
             access_hook: RwLock::new(None),
         })
@@ -197,6 +200,25 @@ impl Machine {
     pub fn ram_word(&self, frame: Pfn, offset: usize) -> Option<u64> {
         let word = self.ram.word(frame, offset)?;
         Some(word.load(vellum::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// Plugs in a device whose memory programs see as `frames` frames from `first` on, none of which
+    /// is RAM. There may be one; others are ignored.
+    pub fn plug_device(&self, first: Pfn, frames: u32) {
+        let device = Device::new(first, frames, self.frame_shift);
+        let _ = self.device.set(device);
+    }
+
+    /// The word at byte `offset` of a frame of the device, if there is such a word. Before it is
+    /// stored to it is what [`Machine::device_pristine`] says.
+    pub fn device_word(&self, frame: Pfn, offset: usize) -> Option<u64> {
+        let word = self.device.get()?.word(frame, offset)?;
+        Some(word.load(vellum::sync::atomic::Ordering::Relaxed))
+    }
+
+    /// What every word of a frame of a device holds at first.
+    pub fn device_pristine(frame: Pfn) -> u64 {
+        Device::pristine(frame)
     }
 
     /// Counts of one CPU so far.

@@ -5,7 +5,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 
 use super::memory::PhysicalMemory;
-use super::record::Frame;
+use super::record::{Frame, Kind};
 use super::request::{OutOfMemory, Request};
 use crate::addr::Pfn;
 use crate::platform::Machine;
@@ -106,6 +106,20 @@ impl<'m, P: Machine> OwnedBlock<'m, P> {
         (frame, offset & (self.memory.frame_size() - 1))
     }
 
+    /// Keeps the block's frames for good: they leave the manager's memory, and may be mapped by
+    /// their numbers ([`MapRequest::frames`](crate::space::MapRequest::frames)), as what the kernel
+    /// shows to programs. Returns the first.
+    pub fn reserve(self) -> Pfn {
+        let block = ManuallyDrop::new(self);
+        block.memory.split(block.first, block.order);
+        for step in 0..1 << block.order {
+            let frame = block.memory.frame(block.first.offset(step));
+            frame.set_owner(EMBEDDER);
+            frame.set_kind(Kind::Reserved);
+        }
+        block.first
+    }
+
     /// The frames of the block, ascending, each to be given back on its own: for
     /// interfaces that take back parts of what they handed out.
     pub fn into_frames(self) -> OwnedFrames<'m, P> {
@@ -178,6 +192,12 @@ impl<P: Machine> fmt::Debug for OwnedBlock<'_, P> {
 }
 
 impl<P: Machine> PhysicalMemory<P> {
+    /// Whether a frame of the memory map is one that [`OwnedBlock::reserve`] kept.
+    pub(crate) fn is_reserved(&self, pfn: Pfn) -> bool {
+        let frame = self.frame(pfn);
+        frame.kind() == Kind::Reserved && frame.owner() == EMBEDDER
+    }
+
     /// [`PhysicalMemory::alloc`] for a caller who owns the block and nothing else
     /// does.
     ///

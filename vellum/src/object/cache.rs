@@ -9,7 +9,7 @@ use super::page_lock::{PageLock, PageLocks};
 use super::radix::{INDEX_END, Radix, RadixNode};
 use super::regions::{MappedBy, ObjectRegions};
 use super::spread::{Spread, SpreadRoots};
-use super::{Object, ObjectId, ObjectKind, STORE_BIT};
+use super::{AT_ONCE_BIT, Object, ObjectId, ObjectKind, STORE_BIT, UNMANAGED_BIT};
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
 use crate::frame::{
@@ -159,11 +159,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.arena.try_get(Handle::from_raw(handle))
     }
 
-    /// The object with this name, if it still exists.
+    /// The object with this name, if it still exists, and is one that has pages.
     pub fn find(&self, id: ObjectId) -> Option<&Object<S>> {
         // The name may be another manager's.
         let object = self.arena.try_get(Handle::from_raw(id.handle))?;
-        (object.generation() == id.generation && object.users() > 0).then_some(object)
+        let is_it = object.generation() == id.generation && object.users() > 0;
+        (is_it && !object.is_unmanaged()).then_some(object)
     }
 
     /// Makes an object of `size` bytes with one user. Its pages count against the
@@ -186,6 +187,10 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let store = match kind {
             ObjectKind::SharedMemory => 0,
             ObjectKind::File { store } => store | STORE_BIT,
+            ObjectKind::Unmanaged { first, at_once } => {
+                let at_once = if at_once { AT_ONCE_BIT } else { 0 };
+                UNMANAGED_BIT | at_once | u64::from(first.0)
+            }
         };
         object.store.store(store, Ordering::Relaxed);
         object.huge.store(0, Ordering::Relaxed);

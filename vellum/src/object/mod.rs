@@ -133,6 +133,7 @@ pub(crate) use runs::{NewPages, NewRun, RUN_PAGES, run_length};
 
 use core::mem::offset_of;
 
+use crate::addr::Pfn;
 use crate::frame::Site;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -148,6 +149,14 @@ pub enum ObjectKind {
     File {
         /// The store, as the platform knows it.
         store: u64,
+    },
+    /// Frames that the manager does not manage: a device's, or the embedder's own. The object
+    /// belongs to the regions that came of one request, and no call takes its name.
+    Unmanaged {
+        /// The frame that its first page shows.
+        first: Pfn,
+        /// Whether its pages have entries from the start, and no faults.
+        at_once: bool,
     },
 }
 
@@ -175,6 +184,10 @@ impl ObjectId {
 }
 
 const STORE_BIT: u64 = 1 << 63;
+/// In a word without [`STORE_BIT`]: the object stands for frames, of which the first is in the
+/// low half.
+const UNMANAGED_BIT: u64 = 1 << 62;
+const AT_ONCE_BIT: u64 = 1 << 61;
 /// What an object was told of superpages.
 const HUGE: u32 = 2;
 const NOT_HUGE: u32 = 1;
@@ -188,7 +201,7 @@ const NOT_HUGE: u32 = 1;
 #[repr(C, align(64))]
 pub struct Object<S = ()> {
     generation: AtomicU32,
-    /// [`STORE_BIT`] and the store's number, or 0.
+    /// [`STORE_BIT`] and the store's number, [`UNMANAGED_BIT`] and a frame's, or 0.
     store: AtomicU64,
     /// Root of the radix tree.
     cache: AtomicU64,
@@ -292,9 +305,13 @@ impl<S> Object<S> {
     /// What the pages are made of.
     pub fn kind(&self) -> ObjectKind {
         match self.store.load(Ordering::Relaxed) {
-            word if word & STORE_BIT == 0 => ObjectKind::SharedMemory,
-            word => ObjectKind::File {
+            0 => ObjectKind::SharedMemory,
+            word if word & STORE_BIT != 0 => ObjectKind::File {
                 store: word & !STORE_BIT,
+            },
+            word => ObjectKind::Unmanaged {
+                first: Pfn(word as u32),
+                at_once: word & AT_ONCE_BIT != 0,
             },
         }
     }
@@ -315,6 +332,11 @@ impl<S> Object<S> {
     #[inline]
     pub fn is_file(&self) -> bool {
         self.store.load(Ordering::Relaxed) & STORE_BIT != 0
+    }
+
+    /// Whether it stands for frames that are not managed.
+    pub(crate) fn is_unmanaged(&self) -> bool {
+        matches!(self.kind(), ObjectKind::Unmanaged { .. })
     }
 
     /// Whether its pages are to come in superpages, if it was told.

@@ -114,6 +114,11 @@ impl Ages {
         self.set_word(number, interval as u16 & INTERVAL);
     }
 
+    /// Whether this is the number of a frame.
+    pub(super) fn has(&self, number: u32) -> bool {
+        (number as usize) < self.frames.len()
+    }
+
     /// A use of a page is found. The first is the one that brought it.
     pub(super) fn note_use(&self, number: u32, group: usize) {
         let Some(age) = self.frames.get(number as usize) else {

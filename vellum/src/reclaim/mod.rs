@@ -268,7 +268,10 @@ impl Reclaim {
     pub(crate) fn note_use(&self, page: Pfn) {
         if let Some(ages) = self.lists.ages() {
             let number = self.lists.number(page);
-            ages.note_use(number, self.lists.group_of(number));
+            // An entry may map a frame that is none of the memory map.
+            if ages.has(number) {
+                ages.note_use(number, self.lists.group_of(number));
+            }
         }
     }
 

@@ -49,6 +49,7 @@ mod swap_off;
 mod swap_shared;
 mod throttle;
 mod tracts;
+mod unmanaged;
 mod unpinned;
 mod victims;
 mod waiting;

@@ -456,11 +456,16 @@ impl<'a, F: Format> LockedTable<'a, F> {
         self.frame.clear(TableFlags::KEPT);
     }
 
+    /// Whether somebody is about to move or make entries there ([`LockedTable::keep`]).
+    pub(crate) fn is_kept(&self) -> bool {
+        self.frame.has(TableFlags::KEPT)
+    }
+
     /// Whether the table may be unlinked, as it holds nothing and nothing is
     /// about to move there.
     #[inline]
     pub(super) fn is_unused(&self) -> bool {
-        self.live() == 0 && !self.frame.has(TableFlags::KEPT)
+        self.live() == 0 && !self.is_kept()
     }
 
     /// Marks the table unlinked, so that whoever locks it next looks again. The
@@ -473,7 +478,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
     /// Marks the table, which is empty, unlinked in favour of `to`, which has its entries:
     /// whoever locks it next gets that one.
     pub(super) fn mark_moved(&self, to: &LockedTable<'_, F>) {
-        if self.frame.has(TableFlags::KEPT) {
+        if self.is_kept() {
             to.keep();
         }
         self.frame.set_moved_to(to.table);

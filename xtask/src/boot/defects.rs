@@ -100,7 +100,7 @@ fn write_workspace(root: &Path, copy: &Path) -> Result<(), String> {
 
 /// The tests that find defects, without the replay.
 fn short(args: &Args) -> Args {
-    let tests = "touch,fork,vfork,files,protect,remap,stack,threads,random";
+    let tests = "touch,fork,vfork,files,protect,remap,stack,threads,device,random";
     Args {
         tests: tests.to_owned(),
         ..args.clone()

@@ -39,7 +39,8 @@ pub struct Args {
     #[arg(long, value_name = "DESIGN", value_delimiter = ',', default_value = "family",
           value_parser = ["family", "chains", "anon_vma_chain"])]
     rmap: Vec<String>,
-    /// Only these: touch, fork, vfork, files, protect, remap, stack, threads, random, replay
+    /// Only these: touch, fork, vfork, files, protect, remap, stack, threads, device, random,
+    /// replay
     #[arg(long, value_name = "NAMES", default_value = "all")]
     tests: String,
     /// The trace of which a slice is replayed

@@ -102,6 +102,8 @@ impl Machine<'_> {
                     "isa-debug-exit,iobase=0xf4,iosize=4",
                     "-vga",
                     "none",
+                    "-device",
+                    "bochs-display",
                 ]),
             Arch::Aarch64 | Arch::Aarch64Pages16k => {
                 command.args(["-machine", "virt", "-cpu", "max", "-semihosting"])

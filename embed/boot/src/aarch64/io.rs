@@ -7,7 +7,7 @@ use super::direct;
 use crate::lock::SpinLock;
 
 /// The PL011 of QEMU's machine.
-const SERIAL_LINE: u64 = 0x0900_0000;
+pub const SERIAL_LINE: u64 = 0x0900_0000;
 const FLAGS: u64 = 0x18;
 const FULL: u32 = 1 << 5;
 

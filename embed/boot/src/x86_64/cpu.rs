@@ -156,6 +156,7 @@ impl Cpu {
         trap::load_vectors();
         const GS_BASE: u32 = 0xc000_0101;
         write_msr(GS_BASE, &raw const *self as u64);
+        write_msr(PAT.0, PAT.1);
     }
 }
 
@@ -181,8 +182,13 @@ pub unsafe fn load_table(table: Table, address: u64, limit: u16) {
     }
 }
 
+/// What entries of page tables mean that say how memory is cached: as after a reset, but for the
+/// second, which is write-combining and not write-through (`vellum::table::X86_64`).
+const PAT: (u32, u64) = (0x277, 0x0007_0406_0007_0106);
+
 fn write_msr(register: u32, value: u64) {
-    // SAFETY: the one register written here holds an address that is only used by `Cpu::this`.
+    // SAFETY: the registers written here hold an address that is only used by `Cpu::this`, and
+    // what types of memory are, of which the kernel uses the first.
     unsafe {
         asm!("wrmsr", in("ecx") register, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack));
     }

@@ -57,7 +57,7 @@ impl Machine {
         Ok(first)
     }
 
-    /// The word of RAM that `address` means under the translation `leaf`.
+    /// The word of RAM, or of a device, that `address` means under the translation `leaf`.
     pub(super) fn data_word(&self, leaf: &Leaf, address: u64) -> Result<&AtomicU64, FaultReason> {
         let frame_shift = self.walker.frame_shift();
         let within_page = address & ((1 << leaf.shift) - 1);
@@ -66,8 +66,13 @@ impl Machine {
             .0
             .wrapping_add((within_page >> frame_shift) as u32));
         let within_frame = within_page & ((1 << frame_shift) - 1);
+        let of_device = || {
+            let device = self.device.get()?;
+            device.word(frame, within_frame as usize)
+        };
         self.ram
             .word(frame, within_frame as usize)
+            .or_else(of_device)
             .ok_or(FaultReason::NoMemory { frame })
     }
 

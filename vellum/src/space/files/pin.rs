@@ -91,6 +91,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         entry: u64,
         pinned: &Cell<Result<Pfn, PinError>>,
     ) -> Result<FaultStep, FaultError> {
+        if fault.view().is_unmanaged() {
+            return Err(FaultError::Unmanaged);
+        }
         let level = fault.lowest.1;
         let is_private = !fault.view().is_shared();
         if entry == 0 && is_private && fault.view().object != 0 {

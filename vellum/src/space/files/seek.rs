@@ -22,7 +22,7 @@ impl<P: Platform> PageCache<'_, P> {
                     let platform = self.memory.unpinned_platform(unpinned)?;
                     platform.find_page(store, from, true)
                 }
-                ObjectKind::SharedMemory => None,
+                _ => None,
             };
             let next = cached.into_iter().chain(stored).min();
             next.map(|index| self.bytes_in(index).max(offset))
@@ -47,7 +47,7 @@ impl<P: Platform> PageCache<'_, P> {
                         let platform = self.memory.unpinned_platform(unpinned.reborrow())?;
                         platform.find_page(store, hole, false).unwrap_or(end)
                     }
-                    ObjectKind::SharedMemory => hole,
+                    _ => hole,
                 };
                 // What the store has not may be in memory only.
                 if page == hole {

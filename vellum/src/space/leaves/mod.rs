@@ -1,5 +1,5 @@
 //! Leaves of page tables: how they are cleared, and those larger than a page: superpages (THP), whole
-//! huge regions, and runs of entries.
+//! huge regions, and runs of entries; and those of frames that are not managed.
 
 pub(super) mod collapse;
 pub(super) mod contiguous;
@@ -8,4 +8,5 @@ pub(super) mod huge_file;
 pub(super) mod promote;
 pub(super) mod reserve;
 pub(super) mod superpage;
+pub(super) mod unmanaged;
 pub(super) mod zap;

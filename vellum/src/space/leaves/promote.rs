@@ -186,7 +186,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         table: &LockedTable<'_, F>,
         range: PageRange,
     ) -> Option<Uniform> {
-        if table.level() != 1 || table.live() != F::ENTRIES as u32 {
+        // Where entries are about to come, the table stays.
+        if table.level() != 1 || table.live() != F::ENTRIES as u32 || table.is_kept() {
             return None;
         }
         self.end_runs(fault.pin, fault.space, table, 0..F::ENTRIES);

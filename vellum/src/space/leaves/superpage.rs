@@ -161,6 +161,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             fault.cpu.events.spurious_faults.bump();
             return Ok(FaultStep::Done(Resolved::Spurious));
         }
+        if fault.entered.region.is_unmanaged() {
+            return Ok(self.upgrade_unmanaged(fault));
+        }
+        if !P::PARTS.superpages {
+            return Ok(FaultStep::Again);
+        }
         let (found, _) = fault.lowest;
         let whole = self.tables_lock(fault.space);
         let Some(table) = LockedTable::<F>::lock(&self.memory, fault.pin, found, whole) else {
@@ -264,6 +270,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region: &Region<R>,
         page: Vpn,
     ) -> Result<(), OutOfMemory> {
+        if region.is_unmanaged() {
+            return self.split_unmanaged(pin, space, page);
+        }
+        if !P::PARTS.superpages {
+            return Ok(());
+        }
         let tables = self.tables(pin, space);
         let Some(table) = tables.lock(page).filter(|table| table.level() == LEVEL) else {
             return Ok(());
@@ -321,6 +333,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region: &Region<R>,
         page: Vpn,
     ) -> Result<(), OutOfMemory> {
+        if region.is_unmanaged() {
+            return self.split_unmanaged(pin, space, page);
+        }
         if !self.has_large_leaves() || page.0 & (Self::SUPERPAGE - 1) == 0 {
             return Ok(());
         }
@@ -338,7 +353,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region: &Region<R>,
         range: PageRange,
     ) -> Result<(), OutOfMemory> {
-        if !self.has_large_leaves() {
+        if !self.has_large_leaves() && !region.is_unmanaged() {
             return Ok(());
         }
         let tables = self.tables(pin, space);

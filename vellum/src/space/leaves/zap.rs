@@ -2,7 +2,6 @@
 
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Kind, PageFlags};
-use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
@@ -45,9 +44,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     pub(in crate::space) fn range(&self, range: PageRange, gather: &mut Gather<'_, P>) {
         let tables = self.vm.tables(self.pin, self.space);
         let freed_before = gather.tables_freed();
+        let is_unmanaged = self.region.is_unmanaged();
         let mut spans = tables.spans(range);
         while let Some(span) = spans.next() {
-            let rest = self.span(&span, gather, |_| true);
+            let rest = match is_unmanaged {
+                false => self.span(&span, gather, |_| true),
+                true => self.unmanaged(&span, gather),
+            };
             tables.unlink_if_empty(span.table, gather);
             if let Some(page) = rest {
                 gather.flush();
@@ -197,9 +200,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
                 frame.page().set_if_clear(PageFlags::DIRTY);
             }
             remove(&run);
-            match vm.objects.get(frame.owner()).kind() {
-                ObjectKind::File { .. } => zapped.file += 1,
-                ObjectKind::SharedMemory => zapped.shared_memory += 1,
+            match vm.objects.get(frame.owner()).is_file() {
+                true => zapped.file += 1,
+                false => zapped.shared_memory += 1,
             }
             if gather.needs_no_flush() {
                 if frame.put_mapping() {

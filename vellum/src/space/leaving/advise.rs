@@ -86,7 +86,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Err(MapError::Locked)
             } else if view.traits.has(Traits::SEALED) && loses(&view, advice) {
                 Err(MapError::Sealed)
-            } else if advice == Advice::Free && view.object != 0 {
+            } else if view.is_unmanaged() || advice == Advice::Free && view.object != 0 {
                 Err(MapError::WrongKind)
             } else {
                 Ok(())

@@ -77,7 +77,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Tells reverse mapping that an entry is in another table now.
     fn rename_entry(&self, pin: &Pin<'_>, ctx: &mut R::Ctx, entry: &MovedEntry) {
-        if entry.frame != self.zero_page {
+        if self.managed(entry.frame).is_some() {
             let run = Run::single(entry.frame, entry.from, entry.page);
             (self.rmap).entry_moved(&self.env(pin), ctx, &run, entry.to);
         }

@@ -3,11 +3,9 @@
 
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Kind, PageFlags};
-use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::{Cleared, ClearsEntries, ReverseMap, Verdict};
 use crate::space::locks::stale::{Stale, StaleEntry};
-use crate::space::state::account::Resident;
 use crate::space::state::manager::Vm;
 use crate::sync::{Pin, Turn};
 use crate::table::Format;
@@ -35,8 +33,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return;
         }
         let pfn = F::frame(entry, level);
-        let frame = self.memory.frame(pfn);
-        if pfn == self.zero_page || !frame.try_get(Turn::at(pin, pfn.0)) {
+        let Some(frame) = self.managed(pfn) else {
+            return;
+        };
+        if !frame.try_get(Turn::at(pin, pfn.0)) {
             return;
         }
         if frame.kind() == Kind::Object && frame.counts().pins() == 0 {
@@ -61,10 +61,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         emptied: slot.emptied(),
                         taken,
                     });
-                    let kind = match self.objects.get(frame.owner()).kind() {
-                        ObjectKind::File { .. } => Resident::File,
-                        ObjectKind::SharedMemory => Resident::SharedMemory,
-                    };
+                    let kind = self.cache_kind(frame.owner());
                     self.count_resident(pin, space, kind, u64::MAX);
                     Verdict::Unmapped
                 });

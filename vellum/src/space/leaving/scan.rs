@@ -103,6 +103,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut index = F::index(page, level);
         if level > 1 {
             let run = Self::large_run(&table, index, F::frame(table.load(index), level));
+            if self.managed(run.frame).is_none() {
+                return Vpn((page.0 | (covered - 1)) + 1);
+            }
             if self.hold_whole_run(pin, &run) {
                 taken.push_run(run.frame, run.order);
                 return Vpn((page.0 | (covered - 1)) + 1);
@@ -116,10 +119,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let within = page.0 & (covered - 1);
             if F::is_mapped(entry) && F::is_leaf(entry, level) {
                 let pfn = F::frame(entry, level).offset(within as u32);
-                if pfn != self.zero_page {
+                if let Some(frame) = self.managed(pfn) {
                     // The entry, which cannot change while its table is locked,
                     // has a reference to the frame.
-                    self.memory.frame(pfn).get();
+                    frame.get();
                     taken.push(pfn);
                 }
             }

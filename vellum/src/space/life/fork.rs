@@ -163,6 +163,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
         let mut spares = Spares::default();
         let result = self.regions.try_for_each(|original, view| {
             let region = self.copy_region(original, &view)?;
+            if view.is_unmanaged() {
+                return Ok(vm.map_unmanaged(pin, self.child, &view)?);
+            }
             let copies =
                 view.traits.has(Traits::HAS_PRIVATE) || vm.design.fork_copy == ForkCopy::All;
             if !copies {

@@ -48,6 +48,37 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         view.range.contains(page).then_some(view)
     }
 
+    /// Checks that a region shows frames which are not managed if it says so, and has all of its
+    /// entries if it is to have them from the start.
+    fn audit_frames_of(&self, space: Live<'_, R>, view: &RegionView) -> Result<(), &'static str> {
+        let frames = self.unmanaged_frames(view);
+        if frames.is_some() != view.is_unmanaged() {
+            return Err("a region says another thing than its object about whose frames it shows");
+        }
+        let is_private = !view.is_shared() && view.prot.can_write();
+        if frames.is_some() && (is_private || view.traits.has(Traits::LOCKED)) {
+            return Err(
+                "a region of frames that are not managed is locked, or copied when written",
+            );
+        }
+        let Some((_, true)) = frames else {
+            return Ok(());
+        };
+        let pin = self.pin();
+        let tables = self.tables(&pin, space);
+        let mut missing = view.range.pages();
+        for span in tables.spans(view.range) {
+            let entries = span.first..span.first + span.count;
+            let live = entries.filter(|&index| F::is_mapped(span.table.load(index)));
+            let pages = live.count() as u64 * F::pages_at(span.table.level());
+            missing = missing.wrapping_sub(pages);
+        }
+        match missing {
+            0 => Ok(()),
+            _ => Err("a page has no entry that is to have one from the start"),
+        }
+    }
+
     /// Checks the regions and tracts of a space; returns how many regions there are, their pages,
     /// and the nodes of their tree.
     pub(crate) fn audit_regions(&self, handle: u32) -> Result<(u64, u64, u64), AuditFailure> {
@@ -89,7 +120,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     return Err(failure(what));
                 }
                 pages += view.range.pages();
-                Ok(())
+                self.audit_frames_of(space, &view).map_err(failure)
             },
         );
         checked?;

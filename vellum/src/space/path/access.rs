@@ -225,6 +225,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         rights: Rights,
         work: &Cell<Option<Work<'_, P>>>,
     ) -> Result<FaultStep, FaultError> {
+        if fault.view().is_unmanaged() {
+            return Err(FaultError::Unmanaged);
+        }
         let level = fault.lowest.1;
         let writes = fault.access == Access::Write;
         let is_forced = rights == Rights::Forced && !fault.view().prot.allows(fault.access);

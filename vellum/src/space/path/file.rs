@@ -24,7 +24,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let view = fault.view();
         let index = view.index_of(fault.page);
         if index >= self.objects.get(view.object).pages() {
-            return Err(FaultError::PastEnd);
+            return self.past_end(fault).map(Err);
         }
         let (page, payer) = ((view.object, index), fault.space.group());
         let page = self.objects.page(&self.memory, fault.pin, page, payer)?;
@@ -47,6 +47,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
         })
+    }
+
+    /// A page that the object has not. One that stands for frames which are not managed has none
+    /// at all, so that nobody looks for any.
+    #[cold]
+    #[inline(never)]
+    fn past_end(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+        match fault.view().is_unmanaged() {
+            true => self.map_unmanaged_page(fault),
+            false => Err(FaultError::PastEnd),
+        }
     }
 
     /// What a fault of Linux 3.15 did to the lock of a page that it found, before it

@@ -2,12 +2,13 @@
 
 use super::limits::Change;
 use super::unmap::{DeadObjects, Unmapping};
-use crate::addr::{PageRange, Prot, Vpn};
+use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::object::{INDEX_END, ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
+use crate::space::state::extras::LEVEL;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Tagged, Traits};
@@ -29,6 +30,13 @@ pub enum Source {
         id: ObjectId,
         /// Its page at the mapping's start.
         page: u64,
+    },
+    /// Frames in a row that the manager does not manage ([`MapRequest::frames`]).
+    Frames {
+        /// The one at the mapping's start.
+        first: Pfn,
+        /// Whether all entries are made now, and not one by one by faults.
+        at_once: bool,
     },
 }
 
@@ -94,6 +102,55 @@ impl MapRequest {
             placement: Placement::Anywhere,
             tag: 0,
         }
+    }
+
+    /// A shared view of `pages` frames from `first` on that the manager does not manage: memory of a
+    /// device, or frames that the embedder keeps for itself
+    /// ([`OwnedBlock::reserve`](crate::frame::OwnedBlock::reserve)), anywhere (`remap_pfn_range`).
+    /// `prot` may have a memory type ([`Prot::with_type`]), which [`Space::protect`] keeps.
+    ///
+    /// All entries are made now, unless [`MapRequest::on_fault`] says otherwise, and again by `fork`
+    /// in the child: nothing but a store without the right to it faults there. They are large where
+    /// pages and frames are aligned alike, for which [`Placement::Anywhere`] looks. Nobody counts
+    /// the frames as memory, copies, zeroes, reclaims or locks them. The kernel's own access
+    /// ([`Space::read`], [`Space::pin_pages`]) is [`FaultError::Unmanaged`]: what a load or a store
+    /// means there only a driver knows. Advice is refused, [`Space::lock`] does nothing, and
+    /// [`Space::remap`] moves and cuts the mapping but does not make it longer.
+    ///
+    /// A private mapping (without [`Traits::SHARED`]) is never stored to: it would need
+    /// a copy of what nobody but the device can read.
+    ///
+    /// [`Space::map`] refuses frames of the memory map that were not reserved with
+    /// [`MapError::Managed`].
+    ///
+    /// [`Space::protect`]: crate::space::Space::protect
+    /// [`Space::read`]: crate::space::Space::read
+    /// [`Space::pin_pages`]: crate::space::Space::pin_pages
+    /// [`Space::lock`]: crate::space::Space::lock
+    /// [`Space::remap`]: crate::space::Space::remap
+    /// [`Space::map`]: crate::space::Space::map
+    /// [`FaultError::Unmanaged`]: crate::space::FaultError::Unmanaged
+    pub const fn frames(first: Pfn, pages: u64, prot: Prot) -> MapRequest {
+        MapRequest {
+            pages,
+            prot,
+            traits: Traits::SHARED,
+            source: Source::Frames {
+                first,
+                at_once: true,
+            },
+            placement: Placement::Anywhere,
+            tag: 0,
+        }
+    }
+
+    /// The same, if it shows frames that are not managed, with entries that faults make.
+    pub const fn on_fault(mut self) -> MapRequest {
+        if let Source::Frames { first, .. } = self.source {
+            let at_once = false;
+            self.source = Source::Frames { first, at_once };
+        }
+        self
     }
 
     /// The same, with stores seen by all.
@@ -206,7 +263,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// followed.
     ///
     /// # Errors
-    /// [`MapError::WrongKind`].
+    /// [`MapError::WrongKind`], [`MapError::Rights`].
     fn checked_request(request: &MapRequest) -> Result<MapRequest, MapError> {
         let is_plain = request.source == Source::Anonymous && !request.traits.has(Traits::SHARED);
         let is_known = Traits::REQUESTED.has(request.traits);
@@ -221,11 +278,20 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             placement => placement,
         };
         let prot = F::given(request.prot);
-        if !request.traits.most().includes(prot) {
+        let mut traits = request.traits;
+        if let Source::Frames { .. } = request.source {
+            if !traits.has(Traits::SHARED) {
+                traits = traits.at_most(traits.most().read_only());
+            }
+            // As on Linux, they are not locked: they stay anyway.
+            traits = traits.without(Traits::LOCKED).union(Traits::UNMANAGED);
+        }
+        if !traits.most().includes(prot) {
             return Err(MapError::Rights);
         }
         Ok(MapRequest {
             prot,
+            traits,
             placement,
             ..*request
         })
@@ -247,6 +313,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Ok((id.handle, 0))
             }
             Source::Anonymous => Ok((0, 0)),
+            Source::Frames { first, at_once } => {
+                self.check_unmanaged(first, request.pages)?;
+                let kind = ObjectKind::Unmanaged { first, at_once };
+                let id = (self.objects).create(&self.memory, &self.pin(), kind, 0, 0)?;
+                Ok((id.handle, 0))
+            }
             Source::Object { id, page } => {
                 // No object can have more pages; what is mapped counts on it.
                 page.checked_add(request.pages)
@@ -297,7 +369,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             end > within.end.0 && within.end < F::USER_END
         };
         let needs_all = match request.placement {
-            _ if request.traits.has(Traits::LOCKED) => true,
+            // And tables that are kept for entries are of one caller.
+            _ if request
+                .traits
+                .has_any(Traits::LOCKED.union(Traits::UNMANAGED)) =>
+            {
+                true
+            }
             Placement::Hint(start) => {
                 space.has_stack.load(Ordering::Relaxed) != 0 && is_near_next(start)
             }
@@ -359,7 +437,65 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space: LockedSpace<'_, R>,
         request: &MapRequest,
         place: MapPlace<'_, R>,
+        object: (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Vpn, MapError> {
+        match request.source {
+            Source::Frames {
+                first,
+                at_once: true,
+            } => self.map_at_once(pin, space, request, (place, first), object, dead),
+            _ => self.map_region(pin, space, request, place, object, dead),
+        }
+    }
+
+    /// The same with all entries, which frames have that are not managed.
+    #[cold]
+    #[inline(never)]
+    fn map_at_once(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        request: &MapRequest,
+        (place, first): (MapPlace<'_, R>, Pfn),
+        object: (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Vpn, MapError> {
+        let view = Self::requested_view(request, place.range, object);
+        self.keep_unmanaged(pin, space, view.range, first)?;
+        let mapped = self.map_region(pin, space, request, place, object, dead);
+        match mapped {
+            Ok(_) => self.fill_unmanaged(pin, space, &view, first),
+            Err(_) => self.release_unmanaged(pin, space, view.range, first),
+        }
+        mapped
+    }
+
+    /// The region that a request asks for.
+    #[inline]
+    fn requested_view(
+        request: &MapRequest,
+        range: PageRange,
         (object, page): (u32, u64),
+    ) -> RegionView {
+        RegionView {
+            range,
+            prot: request.prot,
+            traits: request.traits,
+            object,
+            offset: if object == 0 { range.start.0 } else { page },
+        }
+    }
+
+    /// [`Vm::map_placed`] without entries.
+    #[inline]
+    fn map_region(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        request: &MapRequest,
+        place: MapPlace<'_, R>,
+        object: (u32, u64),
         dead: &mut DeadObjects,
     ) -> Result<Vpn, MapError> {
         let MapPlace {
@@ -367,13 +503,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             spot,
             is_free,
         } = place;
-        let view = RegionView {
-            range,
-            prot: request.prot,
-            traits: request.traits,
-            object,
-            offset: if object == 0 { range.start.0 } else { page },
-        };
+        let view = Self::requested_view(request, range, object);
         let tagged = Tagged {
             view,
             tag: request.tag,
@@ -432,7 +562,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start)) =
             request.placement
         else {
-            return self.place_anywhere(space, request.pages, within);
+            return self.place_anywhere(space, request, within);
         };
         let range = Self::checked_range(start, request.pages)?;
         let spot = self.tree_at(space, range.start).spot(range.start.0);
@@ -442,7 +572,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Placement::Hint(_)
                 if !is_free || self.end_below_stack(space, range.end) != range.end =>
             {
-                self.place_anywhere(space, request.pages, within)
+                self.place_anywhere(space, request, within)
             }
             _ => Ok(MapPlace {
                 range,
@@ -452,18 +582,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
-    /// The highest place for `pages` pages.
+    /// The highest place for the request.
     fn place_anywhere<'a>(
         &'a self,
         space: LockedSpace<'a, R>,
-        pages: u64,
+        request: &MapRequest,
         within: PageRange,
     ) -> Result<MapPlace<'a, R>, MapError> {
+        let pages = request.pages;
         if pages == 0 {
             return Err(MapError::BadRange);
         }
-        let start = self
-            .find_gap(space, pages, Self::bounds().intersection(within))
+        let within = Self::bounds().intersection(within);
+        let aligned = match request.source {
+            Source::Frames { first, .. } => self.find_gap_like(space, pages, first, within),
+            _ => None,
+        };
+        let start = aligned
+            .or_else(|| self.find_gap(space, pages, within))
             .ok_or(MapError::NoGap)?;
         let spot = self.tree_at(space, start).spot(start.0);
         Ok(MapPlace {
@@ -471,6 +607,41 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             spot,
             is_free: true,
         })
+    }
+
+    /// A place for `pages` pages that lies as the frames from `first` on do, so that large leaves
+    /// can map them; none if there are too few, or there is no such gap.
+    #[cold]
+    fn find_gap_like(
+        &self,
+        space: LockedSpace<'_, R>,
+        pages: u64,
+        first: Pfn,
+        within: PageRange,
+    ) -> Option<Vpn> {
+        let large = F::pages_at(LEVEL);
+        let more = pages.checked_add(large - 1).filter(|_| pages >= large)?;
+        let gap = self.find_gap(space, more, within)?;
+        let ahead = u64::from(first.0).wrapping_sub(gap.0) & (large - 1);
+        Some(gap.offset(ahead))
+    }
+
+    /// Refuses frames of the memory map that no block of the embedder's has reserved, and what is
+    /// no frame.
+    #[cold]
+    fn check_unmanaged(&self, first: Pfn, pages: u64) -> Result<(), MapError> {
+        let end = u64::from(first.0).checked_add(pages);
+        let end = end.filter(|&end| end <= u64::from(Pfn::NONE.0));
+        let end = end.ok_or(MapError::Managed)?;
+        for range in self.memory.platform().memory_map() {
+            let start = first.0.max(range.start.0);
+            let end = end.min(u64::from(range.start.0) + u64::from(range.frames));
+            let mut common = u64::from(start)..end;
+            if !common.all(|frame| self.memory.is_reserved(Pfn(frame as u32))) {
+                return Err(MapError::Managed);
+            }
+        }
+        Ok(())
     }
 
     /// Whether no region overlaps `range`.

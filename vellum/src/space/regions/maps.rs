@@ -138,7 +138,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !F::is_mapped(entry) {
             return false;
         }
-        let record = self.memory.frame(F::frame(entry, level));
+        let Some(record) = self.managed(F::frame(entry, level)) else {
+            return false;
+        };
         match record.kind() {
             Kind::Anonymous => is_eager && (level > 1 || record.came_in_run()),
             _ => level > 1,
@@ -160,7 +162,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return false;
         }
         let first = F::frame(entry, level);
-        let mut record = self.memory.frame(first);
+        let Some(mut record) = self.managed(first) else {
+            return false;
+        };
         if level > 1 && record.order() == 0 {
             // Single pages that became one leaf, and have their records still.
             let step = page.0 & (F::pages_at(level) - 1);

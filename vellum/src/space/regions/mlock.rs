@@ -24,7 +24,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.with_covered(unpinned, id, range, |pin, space| {
             let mut missing = range.pages();
             let _ = self.for_regions::<()>(space, range, |_, view| {
-                if view.traits.has(Traits::LOCKED) {
+                if view.traits.has(Traits::LOCKED) || view.is_unmanaged() {
                     missing -= view.range.intersection(range).pages();
                 }
                 Ok(())

@@ -8,7 +8,7 @@ use crate::space::locks::lock::{Beside, Goal};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::NewWord;
+use crate::space::state::region::{NewWord, RegionView};
 use crate::space::state::spaces::SpaceId;
 use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, Gather, Users};
@@ -62,9 +62,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let closed = self.close_regions(pin, space, range);
         let mut gather = self.gather(pin, *space);
         closed.for_each(|region, view| {
-            region.set_word(prot, view.traits);
+            let (prot, traits) = word.of(&view);
+            region.set_word(prot, traits);
             if view.prot != prot {
-                self.protect_entries(pin, space, view.range, prot, &mut gather);
+                self.protect_entries(pin, space, &view, prot, &mut gather);
             }
         });
         drop(gather);
@@ -73,18 +74,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Gives present entries the new rights, except the right to store, which
-    /// a fault gives where the page may be stored to.
+    /// Gives present entries of a region the new rights, except the right to store, which
+    /// a fault gives where the page may be stored to. Of frames that are not managed nobody wants
+    /// to know that.
     fn protect_entries(
         &self,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
-        range: PageRange,
+        view: &RegionView,
         prot: Prot,
         gather: &mut Gather<'_, P>,
     ) {
         let tables = self.tables(pin, *space);
-        for span in tables.spans(range) {
+        for span in tables.spans(view.range) {
             let level = span.table.level();
             let mut ends_runs = self.has_runs();
             for index in span.first..span.first + span.count {
@@ -92,7 +94,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if !F::is_mapped(entry) {
                     continue;
                 }
-                let keeps = prot.can_write() && F::is_writable(entry);
+                let keeps = prot.can_write() && (F::is_writable(entry) || view.is_unmanaged());
                 let rights = if keeps { prot } else { prot.read_only() };
                 if F::prot(entry, level) == rights {
                     continue;
@@ -108,7 +110,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 gather.stale_leaf(span.table.page(index), F::pages_at(level));
             }
         }
-        Self::note_unflushed(*space, range, gather);
+        Self::note_unflushed(*space, view.range, gather);
     }
 
     /// Merges what can be merged at the edges and inside of a range.

@@ -131,6 +131,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         if view.object != 0 && view.index_of(range.start) + new_pages > INDEX_END {
             return Err(MapError::BadRange);
         }
+        if view.is_unmanaged() && new_pages > range.pages() {
+            // The frames behind are none that anybody has named.
+            return Err(MapError::WrongKind);
+        }
         if let RemapPlacement::Fixed(target) = placement {
             return self.move_to(target, view.traits, dead);
         }
@@ -458,7 +462,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
             // A page in swap comes back at its new place, whatever it was before.
             return;
         };
-        if pfn == vm.zero_page {
+        if vm.managed(pfn).is_none() {
             return;
         }
         let env = vm.env(pin);

@@ -26,6 +26,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         region: Closed<'_, R>,
     ) -> Result<(), NoPage> {
         let view = region.view();
+        if view.is_unmanaged() {
+            return Ok(());
+        }
         if R::COPIES_TO_MOVE {
             self.unshare(pin, space, region, &view)?;
         }

@@ -5,7 +5,6 @@
 //! to the space when it loads another one. A question adds up both.
 
 use crate::addr::Vpn;
-use crate::object::ObjectKind;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -298,9 +297,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Which count a mapped page of an object belongs to.
     pub(in crate::space) fn cache_kind(&self, object: u32) -> Resident {
-        match self.objects.get(object).kind() {
-            ObjectKind::File { .. } => Resident::File,
-            ObjectKind::SharedMemory => Resident::SharedMemory,
+        match self.objects.get(object).is_file() {
+            true => Resident::File,
+            false => Resident::SharedMemory,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::manager::Vm;
 use crate::addr::{Pfn, set_bits};
-use crate::frame::Kind;
+use crate::frame::{Frame, Kind};
 use crate::platform::Platform;
 use crate::rmap::{Env, ReverseMap};
 use crate::sync::bytes;
@@ -51,6 +51,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         entries.fetch_what_is_next();
         entries
+    }
+
+    /// The record of a frame that an entry maps; `None` of the zero page and of frames that are not
+    /// managed, which nobody counts.
+    #[inline]
+    pub(crate) fn managed(&self, frame: Pfn) -> Option<&Frame> {
+        let record = self.memory.table.get(frame);
+        record.filter(|record| record.kind() != Kind::Reserved)
     }
 
     /// Whether a page is private to the one entry that maps it (invariant 8). A yes stays true

@@ -21,6 +21,10 @@ pub enum FaultError {
     Protection,
     /// The page lies past the end of the mapped object.
     PastEnd,
+    /// The page shows a frame that the manager does not manage
+    /// ([`MapRequest::frames`](crate::space::MapRequest::frames)), and so cannot read, write or pin
+    /// (`EFAULT`).
+    Unmanaged,
     /// The object's mount has as many pages as it may.
     Full,
     /// No frame, table or node could be had.
@@ -39,6 +43,7 @@ impl fmt::Display for FaultError {
             FaultError::NoRegion => "no region holds the address",
             FaultError::Protection => "the region does not allow the access",
             FaultError::PastEnd => "the page lies past the end of the mapped object",
+            FaultError::Unmanaged => "the page shows a frame that the manager does not manage",
             FaultError::Full => "the mount has as many pages as it may",
             FaultError::OutOfMemory => "out of memory",
             FaultError::GroupLimit(group) => {
@@ -169,6 +174,7 @@ impl From<FaultError> for FileError {
             FaultError::NoObject
             | FaultError::NoSpace
             | FaultError::NoRegion
+            | FaultError::Unmanaged
             | FaultError::Protection => FileError::NoObject,
         }
     }
@@ -203,8 +209,13 @@ pub enum MapError {
     /// What was asked for exists for private memory without an object only (`EINVAL`): growing
     /// down ([`Traits::GROWS_DOWN`](crate::space::Traits::GROWS_DOWN)), and advice to free
     /// ([`Advice::Free`](crate::space::Advice::Free)). Or no mapping can ask for it
-    /// ([`MapRequest::traits`](crate::space::MapRequest::traits)).
+    /// ([`MapRequest::traits`](crate::space::MapRequest::traits)). Or the memory is none of the
+    /// manager's ([`MapRequest::frames`](crate::space::MapRequest::frames)): it takes no advice, and
+    /// cannot grow.
     WrongKind,
+    /// A frame that was named to be mapped is one that the manager manages, or no frame
+    /// (`EINVAL`).
+    Managed,
     /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
     Pinned,
     /// The space that would end is loaded on a CPU
@@ -240,6 +251,7 @@ impl fmt::Display for MapError {
             MapError::Sealed => "part of the range is sealed",
             MapError::Rights => "the mapping may not get these rights",
             MapError::WrongKind => "such memory cannot have what was asked for",
+            MapError::Managed => "a frame that was named is the manager's, or none",
             MapError::Pinned => "the caller's CPU is pinned",
             MapError::Loaded => "the address space is loaded",
             MapError::OutOfMemory => "out of memory",

@@ -36,6 +36,10 @@ impl Traits {
     /// The region stays as it is until its space ends ([`Space::seal`](crate::space::Space::seal)).
     pub const SEALED: Traits = Traits(1 << 17);
 
+    /// It shows frames that the manager does not manage
+    /// ([`MapRequest::frames`](crate::space::MapRequest::frames)).
+    pub const UNMANAGED: Traits = Traits(1 << 21);
+
     /// What a request to map may ask for. The others say what a region has become.
     pub(in crate::space) const REQUESTED: Traits = Traits::SHARED
         .union(Traits::GROWS_DOWN)
@@ -143,6 +147,12 @@ impl RegionView {
     pub fn is_shared(&self) -> bool {
         self.traits.has(Traits::SHARED)
     }
+
+    /// Whether it shows frames that the manager does not manage.
+    #[inline]
+    pub(crate) fn is_unmanaged(&self) -> bool {
+        self.traits.has(Traits::UNMANAGED)
+    }
 }
 
 /// The same with the word that the embedder gave it ([`MapRequest::tag`]).
@@ -185,11 +195,19 @@ impl NewWord {
         }
     }
 
-    /// What it makes of a region's rights and traits.
+    /// What it makes of a region's rights and traits. Memory that is not managed keeps its memory
+    /// type, and is not locked.
     #[inline]
     pub(in crate::space) fn of(&self, view: &RegionView) -> (Prot, Traits) {
         let traits = view.traits.without(self.without).union(self.with);
-        (self.prot.unwrap_or(view.prot), traits)
+        let prot = self.prot.unwrap_or(view.prot);
+        match view.is_unmanaged() {
+            false => (prot, traits),
+            true => (
+                prot.with_type(view.prot.memory_type()),
+                traits.without(Traits::LOCKED),
+            ),
+        }
     }
 }
 
@@ -288,6 +306,12 @@ impl<R: ReverseMap> Region<R> {
     #[inline]
     pub fn is_shared(&self) -> bool {
         Traits(self.word.load(Ordering::Relaxed)).has(Traits::SHARED)
+    }
+
+    /// Whether it shows frames that the manager does not manage.
+    #[inline]
+    pub(in crate::space) fn is_unmanaged(&self) -> bool {
+        Traits(self.word.load(Ordering::Relaxed)).has(Traits::UNMANAGED)
     }
 
     /// Handle of the object, or 0.

@@ -104,7 +104,7 @@ impl<P: Platform> Common<P> {
                     .unpinned_platform(unpinned.reborrow())
                     .and_then(read)
             }
-            ObjectKind::SharedMemory => Ok(()),
+            _ => Ok(()),
         };
         let pin = self.pin_by(&unpinned);
         if let Err(error) = read {

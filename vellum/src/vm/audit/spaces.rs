@@ -5,7 +5,7 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::{Kind, PageFlags, TableFlags, TableFrame};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::Vm;
+use crate::space::{RegionView, Vm};
 use crate::swap::Tally;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::{Format, LockedTable, Tables, with_table_words};
@@ -184,9 +184,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         entries.tables += spares;
         let pin = self.pin();
         let is_large = |entry: u64| {
+            let frame = || self.managed(F::frame(entry, level));
             F::is_mapped(entry)
                 && F::is_leaf(entry, level)
-                && self.memory.frame(F::frame(entry, level)).kind() != Kind::Object
+                && frame().is_some_and(|frame| frame.kind() != Kind::Object)
         };
         let large = with_table_words::<F, P, _>(&self.memory, &pin, (table, level), |words| {
             let entries = words.iter().map(|word| word.load(Ordering::Relaxed));
@@ -322,7 +323,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 page.0,
             );
         }
-        let head = self.memory.frame(first);
+        if view.is_unmanaged() {
+            return self.audit_unmanaged((entry, level), first, page, &view);
+        }
+        let Some(head) = self.managed(first) else {
+            return wrong(
+                "a frame is mapped that is not the manager's, at page",
+                page.0,
+            );
+        };
         if level > 1 && head.kind() == Kind::Anonymous && head.order() > 0 {
             return self.audit_whole_run((entry, level), first, page, entries);
         }
@@ -345,13 +354,42 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     if F::is_writable(entry) && !view.is_shared() {
                         return wrong("a private mapping may store to its object, at page", page.0);
                     }
-                    match self.objects.get(frame.owner()).kind() {
-                        crate::object::ObjectKind::File { .. } => entries.file += 1,
-                        crate::object::ObjectKind::SharedMemory => entries.shared_memory += 1,
+                    match self.objects.get(frame.owner()).is_file() {
+                        true => entries.file += 1,
+                        false => entries.shared_memory += 1,
                     }
                 }
                 _ => return wrong("a frame is mapped that is not a page", u64::from(pfn.0)),
             }
+        }
+        Ok(())
+    }
+
+    /// Checks a leaf of frames that are not managed: they are those that the region shows, with its
+    /// memory type, and no page of the manager's is among them.
+    fn audit_unmanaged(
+        &self,
+        (entry, level): (u64, u32),
+        first: Pfn,
+        page: Vpn,
+        view: &RegionView,
+    ) -> Result<(), AuditFailure> {
+        let shown = self.unmanaged_frames(view).map(|(frame, _)| frame);
+        let offset = (page.0 - view.range.start.0) as u32;
+        if shown.map(|frame| frame.offset(offset)) != Some(first)
+            || page.0 + F::pages_at(level) > view.range.end.0
+        {
+            return wrong("a page shows another frame than was named, at page", page.0);
+        }
+        if F::prot(entry, level).memory_type() != view.prot.memory_type() {
+            return wrong(
+                "an entry has another memory type than its region, at page",
+                page.0,
+            );
+        }
+        let is_managed = |step: u64| self.managed(first.offset(step as u32)).is_some();
+        if (0..F::pages_at(level)).any(is_managed) {
+            return wrong("a frame that was named is the manager's, at page", page.0);
         }
         Ok(())
     }

@@ -13,8 +13,8 @@ use vellum::space::{MapEntry, PinnedPages, Traits};
 use vellum::table::Format;
 
 use super::drive::{Check, Driver, prot};
-use super::model::{Access, Content, Key};
-use super::space::{Cell, Clean, Run};
+use super::model::{Access, Content, DEVICE, Key};
+use super::space::{Cell, Clean, Frames, Run};
 
 /// Objects of more pages are read at both ends only. With reclaim, reading all of one that is
 /// far larger than memory goes on for hours.
@@ -61,11 +61,12 @@ where
 fn joined(runs: Vec<Run>) -> Vec<Run> {
     let mut joined: Vec<Run> = Vec::new();
     for mut run in runs {
-        if run.first.object.is_none() {
+        let shows_pages = run.first.object.is_some() || run.first.frames.is_some();
+        if !shows_pages {
             run.first.index = 0;
         }
         if let Some(last) = joined.last_mut() {
-            let step = if run.first.object.is_some() {
+            let step = if shows_pages {
                 last.end - last.start
             } else {
                 0
@@ -123,15 +124,28 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     }
 
     fn run_of(&self, entry: &MapEntry) -> Result<Run, String> {
+        let mut frames = None;
         let (object, index) = match entry.object {
             None => (None, 0),
+            Some((id, ObjectKind::Unmanaged { first, at_once }, index)) => {
+                let mapping = *self
+                    .mappings
+                    .get(&id.to_bits())
+                    .ok_or("a region maps unknown frames")?;
+                frames = Some(Frames {
+                    mapping,
+                    first: first.0 - DEVICE,
+                    at_once,
+                });
+                (None, index)
+            }
             Some((id, kind, index)) => {
                 let key = self
                     .key_of(id.to_bits())
                     .ok_or("a region maps an unknown object")?;
                 let store = match kind {
                     ObjectKind::File { store } => Some(store),
-                    ObjectKind::SharedMemory => None,
+                    _ => None,
                 };
                 named(
                     "backing store of an object",
@@ -152,6 +166,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 locked: entry.traits.has(Traits::LOCKED),
                 folio: entry.traits.folio(),
                 object,
+                frames,
                 index,
             },
         })
@@ -162,7 +177,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     pub fn adopt_lazy_fork(&mut self, slot: u32) -> Check {
         let leaves = self.leaves(slot)?;
         let space = self.model.spaces.get_mut(&slot).expect("live");
-        space.clean.retain(|page, _| leaves.contains(*page));
+        let (cells, clean) = (&space.cells, &mut space.clean);
+        let stays = |page: &u64| cells[page].frames.is_some_and(|frames| frames.at_once);
+        clean.retain(|page, _| stays(page) || leaves.contains(*page));
         Ok(())
     }
 
@@ -193,7 +210,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             let Some(cell) = space.cells.get(&page) else {
                 continue;
             };
-            let entry = if cell.object.is_some() {
+            let entry = if cell.frames.is_some() {
+                Clean::Unmanaged
+            } else if cell.object.is_some() {
                 Clean::Cached
             } else {
                 Clean::Zero
@@ -221,6 +240,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         if self.has_superpages {
             self.adopt_superpages(slot)?;
         }
+        self.adopt_frames(slot)?;
         for page in self.freed_pages(slot) {
             self.adopt_dropped(slot, page, None);
         }
@@ -307,9 +327,28 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         Ok(())
     }
 
+    /// Frames of the device that a fault mapped with the one it was for, by a large leaf.
+    fn adopt_frames(&mut self, slot: u32) -> Check {
+        let leaves = self.leaves(slot)?;
+        let space = self.model.spaces.get_mut(&slot).expect("live");
+        for page in leaves.pages() {
+            if space
+                .cells
+                .get(&page)
+                .is_some_and(|cell| cell.frames.is_some())
+            {
+                space.clean.insert(page, Clean::Unmanaged);
+            }
+        }
+        Ok(())
+    }
+
     /// Pages that came with the first use of another in the same superpage.
     fn adopt_superpages(&mut self, slot: u32) -> Check {
         for (page, leaf) in self.leaves(slot)?.0 {
+            if leaf.frame.0 >= DEVICE {
+                continue;
+            }
             // It may have been split since.
             let kind = self.vm.memory().frame(leaf.frame).kind();
             if kind != Kind::Object && (leaf.is_large || kind == Kind::Anonymous) {
@@ -337,6 +376,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let mut allowed = prot(cell.prot);
         let content = if let Some(private) = space.private.get(&page) {
             private.content.clone()
+        } else if let Some(frame) = cell.frame() {
+            named("frame of the device", leaf.frame, Pfn(DEVICE + frame))?;
+            named("rights of an entry of the device", leaf.prot, allowed)?;
+            self.model.on_device(frame)
         } else {
             match (space.clean.get(&page), cell.object) {
                 (Some(Clean::Zero), None) => {
@@ -369,7 +412,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     /// Compares what is in RAM.
     fn check_frame(&self, frame: Pfn, content: &Content) -> Check {
         for (word, value) in content.samples() {
-            let found = self.vm.platform().ram_word(frame, usize::from(word) * 8);
+            let (machine, offset) = (self.vm.platform(), usize::from(word) * 8);
+            let found = match frame.0 >= DEVICE {
+                true => machine.device_word(frame, offset),
+                false => machine.ram_word(frame, offset),
+            };
             if found != Some(value) {
                 return Err(format!(
                     "word {word} of {frame:?} is {found:x?} instead of {value:#x}"
@@ -406,6 +453,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 .object
                 .map(|key| &self.model.objects[&key]);
             let kind = match (entry, object.and_then(|object| object.store)) {
+                (Clean::Unmanaged, _) => continue,
                 (Clean::Zero, _) => 0,
                 (Clean::Cached, Some(_)) => 1,
                 (Clean::Cached, None) => 2,
@@ -429,7 +477,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         // A superpage of private memory keeps a table, one of an object does not.
         let keeps_none = |leaf: &Leaf| {
             let kind = || self.vm.memory().frame(leaf.frame).kind();
-            self.has_huge && leaf.is_large && kind() == Kind::Object
+            let is_device = leaf.frame.0 >= DEVICE;
+            leaf.is_large && (is_device || self.has_huge && kind() == Kind::Object)
         };
         let of = |large: bool| {
             let leaves = leaves.0.iter();

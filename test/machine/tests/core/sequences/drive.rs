@@ -18,7 +18,7 @@ use vellum_machine::Machine;
 
 use super::failed::{Allows, Sight};
 use super::groups::Groups;
-use super::model::{Access, Key, Model, Refusal, STACK_GAP};
+use super::model::{Access, DEVICE, Key, Model, Refusal, STACK_GAP};
 use super::ops::{Aim, Op, Place, What};
 use super::shape::Shape;
 use super::space::{Space, Target};
@@ -41,6 +41,8 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub model: Model,
     pub ids: BTreeMap<u32, SpaceId>,
     pub objects: BTreeMap<Key, ObjectId>,
+    /// Mappings of frames of the device, by the name that the core shows them with.
+    pub mappings: BTreeMap<u64, u32>,
     pub pins: Vec<Pinned>,
     pub groups: Groups,
     next_space: u32,
@@ -90,6 +92,7 @@ pub fn fault_answer<T>(result: Result<T, FaultError>) -> Result<Answer<T>, Strin
         Err(FaultError::NoRegion) => Err(Some(Refusal::NoRegion)),
         Err(FaultError::Protection) => Err(Some(Refusal::Protection)),
         Err(FaultError::PastEnd) => Err(Some(Refusal::PastEnd)),
+        Err(FaultError::Unmanaged) => Err(Some(Refusal::Unmanaged)),
         Err(other) => return Err(format!("unexpected refusal: {other}")),
     })
 }
@@ -112,6 +115,7 @@ pub fn map_answer<T>(result: Result<T, MapError>) -> Result<Answer<T>, String> {
         Err(MapError::NoGap) => Err(Some(Refusal::NoGap)),
         Err(MapError::Locked) => Err(Some(Refusal::Locked)),
         Err(MapError::WrongKind) => Err(Some(Refusal::WrongKind)),
+        Err(MapError::Rights) => Err(Some(Refusal::Rights)),
         Err(other) => return Err(format!("unexpected refusal: {other}")),
     })
 }
@@ -154,6 +158,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let has_folios = vm.design().folio != vellum::design::Folio::Off;
         let copies_all = vm.design().fork_copy == vellum::design::ForkCopy::All;
         let groups = Groups::new(&vm, tight);
+        vm.platform().plug_device(Pfn(DEVICE), 3 << 12);
         Driver {
             groups,
             vm: Arc::new(vm),
@@ -161,6 +166,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             model: Model::new(Shape::of::<F>()),
             ids: BTreeMap::new(),
             objects: BTreeMap::new(),
+            mappings: BTreeMap::new(),
             pins: Vec::new(),
             next_space: 0,
             next_store: 0,
@@ -319,6 +325,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Exit { space }
             | What::MapAnonymous { space, .. }
             | What::MapObject { space, .. }
+            | What::MapFrames { space, .. }
             | What::Unmap { space, .. }
             | What::Remap { space, .. }
             | What::Protect { space, .. }

@@ -12,9 +12,9 @@ use vellum_machine::mmu::AccessError;
 
 use super::drive::{Check, Driver, Pinned, access, fault_answer, map_answer, nth, prot, same};
 use super::failed::Allows;
-use super::model::{Access, Refusal};
+use super::model::{Access, DEVICE, Refusal};
 use super::ops::{Aim, What};
-use super::space::{Cell, Space};
+use super::space::{Cell, Frames, Space};
 use crate::support;
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
@@ -50,6 +50,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     locked: false,
                     folio: None,
                     object: None,
+                    frames: None,
                     index: 0,
                 };
                 return self.map(slot, aim, pages, cell);
@@ -74,7 +75,35 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     locked: false,
                     folio: None,
                     object: Some(key),
+                    frames: None,
                     index,
+                };
+                return self.map(slot, aim, pages, cell);
+            }
+            What::MapFrames {
+                first,
+                aim,
+                pages,
+                prot,
+                shared,
+                at_once,
+                ..
+            } => {
+                let frames = Frames {
+                    mapping: self.mappings.len() as u32 + 1,
+                    first,
+                    at_once,
+                };
+                let cell = Cell {
+                    prot,
+                    shared,
+                    grows: false,
+                    heap: false,
+                    locked: false,
+                    folio: None,
+                    object: None,
+                    frames: Some(frames),
+                    index: 0,
                 };
                 return self.map(slot, aim, pages, cell);
             }
@@ -143,12 +172,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
                 let space = self.space(slot);
                 let wanted = space.check_range(start, pages).and_then(|()| {
-                    if space.has_locked(start, pages) {
-                        return Err(Refusal::Locked);
-                    }
-                    if matches!(advice, Advice::Free) && space.has_objects(start, pages) {
-                        return Err(Refusal::WrongKind);
-                    }
+                    space.refuses_advice(start, pages, matches!(advice, Advice::Free))?;
                     match advice {
                         Advice::DontNeed => space.dont_need(start, pages),
                         Advice::Free => space.free(start, pages),
@@ -333,9 +357,13 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         if cell.grows {
             traits = traits.union(Traits::GROWS_DOWN);
         }
-        let source = match cell.object {
-            None => Source::Anonymous,
-            Some(key) => Source::Object {
+        let source = match (cell.object, cell.frames) {
+            (None, None) => Source::Anonymous,
+            (None, Some(frames)) => Source::Frames {
+                first: Pfn(DEVICE + frames.first),
+                at_once: frames.at_once,
+            },
+            (Some(key), _) => Source::Object {
                 id: self.objects[&key],
                 page: cell.index,
             },
@@ -348,7 +376,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             placement,
             tag: 0,
         };
-        let wanted = self.model.place(slot, pages, target);
+        let given = F::given(prot(cell.prot));
+        let wanted = match cell.frames {
+            None => self.model.place(slot, pages, target),
+            Some(_) if !cell.shared && given.can_write() => Err(Refusal::Rights),
+            Some(frames) => self.model.place_frames(slot, pages, target, frames.first),
+        };
         let answer = map_answer(self.vm.space(id).map(&request))?;
         let start = match answer {
             Err(None) => return self.short(Some(slot)),
@@ -362,10 +395,13 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             }
         };
         let mut first = Cell {
-            prot: F::given(prot(cell.prot)).bits(),
+            prot: given.bits(),
             ..cell
         };
-        if cell.object.is_none() && cell.shared {
+        if let Some(frames) = cell.frames {
+            let name = self.object_at(id, start)?.to_bits();
+            self.mappings.insert(name, frames.mapping);
+        } else if cell.object.is_none() && cell.shared {
             let key = self.model.add_object(None, pages, false);
             let made = self.object_at(id, start)?;
             self.objects.insert(key, made);
@@ -483,7 +519,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         }
         let stored = (kind == Access::Write).then_some(word);
         self.adopt_dropped(slot, page, stored);
-        let wanted = self.model.access(slot, page, kind).map(|()| {
+        let accessed = match by_kernel {
+            true => self.model.access_by_kernel(slot, page, kind),
+            false => self.model.access(slot, page, kind),
+        };
+        let wanted = accessed.map(|()| {
             if kind == Access::Write {
                 self.model.store(slot, page, word, value);
             }

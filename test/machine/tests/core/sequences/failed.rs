@@ -10,7 +10,7 @@ use vellum::space::{MapEntry, SpaceStats, Traits};
 use vellum::table::Format;
 
 use super::drive::{Check, Driver};
-use super::model::Key;
+use super::model::{DEVICE, Key};
 
 /// What a failed call may have changed all the same, as its documentation says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,19 +148,28 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         for (&slot, &id) in &self.ids {
             let mut regions = Vec::new();
             let mut leaves = Leaves::default();
+            let mut splits_for_good = false;
             self.vm
                 .space(id)
                 .for_each_region(|entry| regions.push(*entry))
                 .and_then(|()| {
-                    self.vm.space(id).for_each_leaf(|page, _, pages, prot| {
+                    self.vm.space(id).for_each_leaf(|page, frame, pages, prot| {
+                        splits_for_good |= frame.0 >= DEVICE;
                         leaves.push(page.0..page.0 + pages, prot);
                     })
                 })
                 .map_err(|error| error.to_string())?;
+            let mut stats = self.vm.space(id).stats().ok();
+            if let Some(stats) = &mut stats
+                && splits_for_good
+            {
+                // A large leaf of a device gets a table when it is split, and has it then.
+                stats.table_bytes = 0;
+            }
             let shown = Shown {
                 regions,
                 leaves,
-                stats: self.vm.space(id).stats().ok(),
+                stats,
                 heap: self.vm.space(id).heap().ok(),
             };
             spaces.insert(slot, shown);

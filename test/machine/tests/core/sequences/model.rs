@@ -41,6 +41,8 @@ pub enum Refusal {
     NoGap,
     Locked,
     WrongKind,
+    Rights,
+    Unmanaged,
 }
 
 /// What a page holds: one word everywhere, but for the words written since.
@@ -94,8 +96,18 @@ pub struct Model {
     /// Pages of files that the core may take for newer than the store, though
     /// they hold the same.
     pub maybe: BTreeSet<(Key, u64)>,
+    /// What frames of the device hold that were stored to.
+    device: BTreeMap<u32, Content>,
     next_private: u64,
     pub next_key: Key,
+}
+
+/// The first frame of the device.
+pub const DEVICE: u32 = 0x20_0000;
+
+/// What a frame of the device holds that was never stored to.
+fn pristine_frame(frame: u32) -> u64 {
+    0xde71_ce00_0000_0000 | u64::from(DEVICE + frame)
 }
 
 /// What a page of a store holds that was never written.
@@ -112,9 +124,16 @@ impl Model {
             stores: BTreeMap::new(),
             cuts: BTreeMap::new(),
             maybe: BTreeSet::new(),
+            device: BTreeMap::new(),
             next_private: 0,
             next_key: 0,
         }
+    }
+
+    /// What a frame of the device holds.
+    pub fn on_device(&self, frame: u32) -> Content {
+        let stored = self.device.get(&frame).cloned();
+        stored.unwrap_or_else(|| Content::of(pristine_frame(frame)))
     }
 
     pub fn content(&self, key: Key, index: u64) -> Content {
@@ -174,7 +193,7 @@ impl Model {
         let is_anonymous = space
             .cells
             .get(&page)
-            .is_some_and(|cell| cell.object.is_none());
+            .is_some_and(|cell| cell.object.is_none() && cell.frames.is_none());
         if is_anonymous && !space.private.contains_key(&page) {
             self.own(id, page, Content::of(0));
         }
@@ -192,6 +211,10 @@ impl Model {
             return Err(Refusal::Protection);
         }
         if space.private.contains_key(&page) {
+            return Ok(());
+        }
+        if cell.frames.is_some() {
+            space.clean.insert(page, Clean::Unmanaged);
             return Ok(());
         }
         let writes = access == Access::Write;
@@ -218,10 +241,22 @@ impl Model {
         Ok(())
     }
 
+    /// What an access by the kernel does: a device's memory is not the kernel's to reach.
+    pub fn access_by_kernel(&mut self, id: u32, page: u64, access: Access) -> Result<(), Refusal> {
+        if page < self.shape.user_end {
+            self.grow_stack(id, page)?;
+            let cell = self.spaces[&id].cells[&page];
+            if cell.frames.is_some() && cell.allows(access) {
+                return Err(Refusal::Unmanaged);
+            }
+        }
+        self.access(id, page, access)
+    }
+
     /// What faulting a page in for a pin does: whatever the access, a page of a private mapping
     /// becomes the space's own.
     pub fn pin(&mut self, id: u32, page: u64, access: Access) -> Result<(), Refusal> {
-        self.access(id, page, access)?;
+        self.access_by_kernel(id, page, access)?;
         let space = &self.spaces[&id];
         let cell = space.cells[&page];
         if !cell.shared && !space.private.contains_key(&page) {
@@ -266,6 +301,9 @@ impl Model {
             return private.content.word(word);
         }
         let cell = &space.cells[&page];
+        if let Some(frame) = cell.frame() {
+            return self.on_device(frame).word(word);
+        }
         cell.object
             .map_or(0, |key| self.content(key, cell.index).word(word))
     }
@@ -279,6 +317,11 @@ impl Model {
             return;
         }
         let cell = space.cells[&page];
+        if let Some(frame) = cell.frame() {
+            let content = self.on_device(frame);
+            let content = self.device.entry(frame).or_insert(content);
+            content.words.insert(word, value);
+        }
         if let Some(key) = cell.object {
             self.change(key, cell.index).words.insert(word, value);
         }
@@ -313,10 +356,37 @@ impl Model {
         }
     }
 
+    /// Where frames of the device from `first` on go: anywhere, where they lie as large leaves do if
+    /// they can.
+    pub fn place_frames(
+        &self,
+        id: u32,
+        pages: u64,
+        target: Target,
+        first: u32,
+    ) -> Result<u64, Refusal> {
+        let large = self.shape.table_pages(1);
+        let placed = self.place(id, pages, target)?;
+        let is_anywhere = match target {
+            Target::Anywhere => true,
+            Target::Hint(start) => start != placed,
+            _ => false,
+        };
+        let gap = self.spaces[&id].highest_gap(pages + large - 1);
+        Ok(match gap.filter(|_| is_anywhere && pages >= large) {
+            Some(gap) => gap + (u64::from(DEVICE + first).wrapping_sub(gap) & (large - 1)),
+            None => placed,
+        })
+    }
+
     pub fn map(&mut self, id: u32, start: u64, pages: u64, first: Cell) {
         let space = self.spaces.get_mut(&id).expect("space of the model");
         space.unmap(start, pages);
         space.fill(start, pages, first);
+        if first.frames.is_some_and(|frames| frames.at_once) {
+            let entries = (start..start + pages).map(|page| (page, Clean::Unmanaged));
+            space.clean.extend(entries);
+        }
     }
 
     pub fn fork(&mut self, parent: u32, child: u32) {

@@ -57,6 +57,16 @@ pub enum What {
         prot: u8,
         shared: bool,
     },
+    /// Maps frames of the device.
+    MapFrames {
+        space: u8,
+        first: u32,
+        aim: Aim,
+        pages: u64,
+        prot: u8,
+        shared: bool,
+        at_once: bool,
+    },
     Unmap {
         space: u8,
         place: Place,
@@ -203,6 +213,9 @@ const PROTS: [u8; 10] = [
     READ | EXECUTE,
     READ | WRITE | EXECUTE,
 ];
+
+/// Memory types, as rights have them.
+const TYPES: [u8; 3] = [0, 0x10, 0x20];
 
 fn place(rng: &mut Rng, shape: Shape) -> Place {
     if rng.one_in(5) {
@@ -495,7 +508,23 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             pages: 1 + (value >> 8) % if value & 4 == 0 { 12 } else { 100 },
             locks: value & 4 == 0,
         },
-        88 | 96 | 97 => What::Sync { object },
+        88 => What::MapFrames {
+            space,
+            // Aligned as large leaves are, or not.
+            first: ((value >> 1 & 1) * shape.table_pages(1) + (value >> 2 & 3) % 3) as u32,
+            aim: match rng.one_in(3) {
+                true => aim(rng, shape),
+                false => Aim::Fixed(Place::At(shape.table_pages(1) * (1 + rng.below(3)))),
+            },
+            pages: match rng.one_in(3) {
+                true => shape.table_pages(1).min(1024) + rng.below(40),
+                false => length(rng, lengths),
+            },
+            prot: rng.pick(&PROTS) | rng.pick(&TYPES),
+            shared: !rng.one_in(5),
+            at_once: rng.one_in(2),
+        },
+        96 | 97 => What::Sync { object },
         98 => What::Reclaim { pages: value % 40 },
         _ => What::Audit,
     }

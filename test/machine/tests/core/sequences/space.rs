@@ -24,7 +24,19 @@ pub struct Cell {
     /// Log2 of the pages of the largest folio that was advised.
     pub folio: Option<u32>,
     pub object: Option<Key>,
+    /// The frames of the device that it shows, if it does.
+    pub frames: Option<Frames>,
     pub index: u64,
+}
+
+/// What a mapping of frames shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frames {
+    /// Tells the mapping from others.
+    pub mapping: u32,
+    /// The frame of the device at index 0.
+    pub first: u32,
+    pub at_once: bool,
 }
 
 impl Cell {
@@ -35,6 +47,11 @@ impl Cell {
             Access::Execute => EXECUTE,
         };
         self.prot & right != 0
+    }
+
+    /// The frame of the device that it shows.
+    pub fn frame(&self) -> Option<u32> {
+        self.frames.map(|frames| frames.first + self.index as u32)
     }
 
     /// Whether `next` shows what comes after this.
@@ -51,6 +68,8 @@ impl Cell {
 pub enum Clean {
     Zero,
     Cached,
+    /// A frame of the device.
+    Unmanaged,
 }
 
 /// A run of equal cells.
@@ -141,18 +160,23 @@ impl Space {
             .retain(|page, _| !(start..start + pages).contains(page));
     }
 
-    pub fn has_locked(&self, start: u64, pages: u64) -> bool {
-        let mut cells = self.cells.range(start..start + pages);
-        cells.any(|(_, cell)| cell.locked)
-    }
-
-    pub fn has_objects(&self, start: u64, pages: u64) -> bool {
-        let mut cells = self.cells.range(start..start + pages);
-        cells.any(|(_, cell)| cell.object.is_some())
+    /// Why the first page of a range refuses advice that does, which may be to free.
+    pub fn refuses_advice(&self, start: u64, pages: u64, frees: bool) -> Result<(), Refusal> {
+        for (_, cell) in self.cells.range(start..start + pages) {
+            if cell.locked {
+                return Err(Refusal::Locked);
+            }
+            if cell.frames.is_some() || frees && cell.object.is_some() {
+                return Err(Refusal::WrongKind);
+            }
+        }
+        Ok(())
     }
 
     pub fn lock(&mut self, start: u64, pages: u64, locked: bool) -> Result<(), Refusal> {
-        self.change(start, pages, |cell| cell.locked = locked)
+        self.change(start, pages, |cell| {
+            cell.locked = locked && cell.frames.is_none();
+        })
     }
 
     /// Changes all cells of a range, or none.
@@ -212,7 +236,20 @@ impl Space {
     }
 
     pub fn protect(&mut self, start: u64, pages: u64, prot: u8) -> Result<(), Refusal> {
-        self.change(start, pages, |cell| cell.prot = prot)
+        self.check_range(start, pages)?;
+        let is_covered = self.is_covered(start, pages);
+        let mut cells = self.cells.range(start..start + pages);
+        let is_private = |cell: &Cell| cell.frames.is_some() && !cell.shared;
+        if is_covered && prot & WRITE != 0 && cells.any(|(_, cell)| is_private(cell)) {
+            return Err(Refusal::Rights);
+        }
+        // A device keeps its memory type.
+        self.change(start, pages, |cell| {
+            cell.prot = match cell.frames {
+                Some(_) => prot & 7 | cell.prot & !7,
+                None => prot,
+            }
+        })
     }
 
     /// Advises on folios, whose orders are no more than `most`. `None`: there are none.
@@ -247,6 +284,7 @@ impl Space {
                 locked: false,
                 folio: None,
                 object: None,
+                frames: None,
                 index: old,
             };
             self.fill(old, end - old, cell);
@@ -278,6 +316,9 @@ impl Space {
             .iter()
             .find(|run| run.start <= start && start < run.end)
             .ok_or(Refusal::NotMapped)?;
+        if self.cells[&start].frames.is_some() && new_pages > pages {
+            return Err(Refusal::WrongKind);
+        }
         let target = match target {
             Target::Fixed(to) => to,
             _ if new_pages <= pages => {

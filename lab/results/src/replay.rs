@@ -23,11 +23,16 @@ pub struct Replay {
     pub ram_bytes: u64,
     /// Recorded events replayed, all copies together.
     pub events: u64,
-    /// Operations that these events are.
+    /// Operations that these events are, without those in `needless`.
     pub ops: u64,
+    /// Recorded faults that the design does not meet, because it has mapped their pages: they are
+    /// in no time. 0 in older results, which executed them.
+    #[serde(default)]
+    pub needless: u64,
     /// Operations by class.
     pub ops_by_class: Vec<Count>,
-    /// CPU time in the core, all CPUs together, in nanoseconds.
+    /// CPU time in the core, all CPUs together, in nanoseconds, after the beginning of the
+    /// recording: what was mapped by then is made and not timed.
     pub core_ns: u64,
     /// The same by CPU.
     pub core_ns_by_cpu: Vec<u64>,

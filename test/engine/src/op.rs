@@ -294,6 +294,13 @@ pub enum Divergence {
     Failed(OpError),
 }
 
+impl Divergence {
+    /// Whether no program would meet the recorded fault that went so.
+    pub fn is_needless(self) -> bool {
+        !matches!(self, Divergence::Failed(_))
+    }
+}
+
 /// What a batch did. The caller owns it and reuses it, so that a timed batch
 /// allocates nothing.
 #[derive(Debug, Default)]

@@ -23,7 +23,7 @@ use crate::compare::{Arenas, Builder};
 use crate::designs::{common_pages, fault_around};
 use crate::replay::ram::{Memory, Shortage};
 use crate::replay::{
-    self, MAX_COPIES, Options, Streams, Workload, prepare_events, ram, tmpfs_device,
+    self, MAX_COPIES, Options, Replayed, Streams, Workload, prepare_events, ram, tmpfs_device,
 };
 use crate::report::{device, replay as report};
 use crate::verify::{self, Verification};
@@ -298,37 +298,23 @@ impl Session {
         })
     }
 
+    /// Replays, and once more without the recorded faults that the design did not meet, if there
+    /// were any: that replay is the one that is timed.
     fn replay(&self, workload: &Workload) -> Result<Replay, Failure> {
         let args = &self.args;
-        let engine = self.engine()?;
-        let mut progress = Progress::new(self.style, "replaying", workload.ops(), "operations");
-        let replayed = replay::run(workload, engine.as_ref(), |done| {
-            progress.advance(done);
-            !self.interrupt.requested()
-        });
-        progress.finish();
-        if let Some(starved) = replayed.divergences.starved {
-            let victim = engine.victim().map(|victim| {
-                let events = self.trace.events();
-                starved.victim_text(workload, victim, events)
-            });
-            let more = victim.unwrap_or_default();
-            let events = self.trace.events();
-            let memory = Memory {
-                ram: self.ram,
-                group_limit: args.group_limit,
-            };
-            let mut text = starved.message(workload, memory, events, &more);
-            if let (Some(low), Shortage::Machine) = (args.lowmem, starved.shortage) {
-                text += &format!(
-                    ", or more low memory: it has {} MiB (--lowmem)",
-                    low.min(self.ram) >> 20
-                );
-            }
-            return Err(Failure::failed(text));
+        let (mut engine, mut replayed) = self.pass(workload, "replaying")?;
+        let needless: usize = replayed.needless.iter().map(Vec::len).sum();
+        let needed = (needless > 0).then(|| workload.without(&replayed.needless));
+        if let Some(needed) = needed.as_ref().filter(|_| !self.interrupt.requested()) {
+            drop(engine);
+            let found = replayed.divergences;
+            (engine, replayed) = self.pass(needed, "replaying what the design needs")?;
+            replayed.divergences = found;
         }
+        let workload = needed.as_ref().unwrap_or(workload);
         let path = args.trace.display().to_string();
         let mut result = report::result(path, workload, engine.as_ref(), self.ram, &replayed);
+        result.needless = needless as u64;
         if let Some(device) = &self.device {
             report::measure_device(&mut result, device.clone());
         }
@@ -356,6 +342,43 @@ impl Session {
             }
         }
         Ok(result)
+    }
+
+    /// Replays on a fresh engine.
+    fn pass(
+        &self,
+        workload: &Workload,
+        label: &str,
+    ) -> Result<(Box<dyn Engine>, Replayed), Failure> {
+        let args = &self.args;
+        let engine = self.engine()?;
+        let mut progress = Progress::new(self.style, label, workload.ops(), "operations");
+        let replayed = replay::run(workload, engine.as_ref(), |done| {
+            progress.advance(done);
+            !self.interrupt.requested()
+        });
+        progress.finish();
+        let Some(starved) = replayed.divergences.starved else {
+            return Ok((engine, replayed));
+        };
+        let victim = engine.victim().map(|victim| {
+            let events = self.trace.events();
+            starved.victim_text(workload, victim, events)
+        });
+        let more = victim.unwrap_or_default();
+        let events = self.trace.events();
+        let memory = Memory {
+            ram: self.ram,
+            group_limit: args.group_limit,
+        };
+        let mut text = starved.message(workload, memory, events, &more);
+        if let (Some(low), Shortage::Machine) = (args.lowmem, starved.shortage) {
+            text += &format!(
+                ", or more low memory: it has {} MiB (--lowmem)",
+                low.min(self.ram) >> 20
+            );
+        }
+        Err(Failure::failed(text))
     }
 
     /// Replays verified on a fresh engine; the inner error is what is wrong.

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use vellum_engine::{Call, Divergence, Engine, Op, Outcome};
+use vellum_engine::{Call, Engine, Op, Outcome};
 
 use super::crew::Tally;
 use super::workload::Load;
@@ -124,14 +124,6 @@ fn is_call(op: &Op, class: Class) -> bool {
     }
 }
 
-/// Whether a fault that went so was not needed.
-fn is_needless(what: Divergence) -> bool {
-    match what {
-        Divergence::AlreadyMapped | Divergence::MappedLarge | Divergence::MappedFolio => true,
-        Divergence::Failed(_) => false,
-    }
-}
-
 /// A set of operations, by their index.
 #[derive(Debug)]
 struct Marks {
@@ -218,8 +210,10 @@ pub(super) fn mark(
         outcome: Outcome::default(),
         tally: Tally::default(),
         left_out: Tally::default(),
+        is_beginning: false,
     };
     for slice in load.slices(BATCH_OPS) {
+        marking.is_beginning = load.is_beginning(&slice);
         marking.slice(&slice);
         if !goes_on(slice.len() as u64) {
             return None;
@@ -239,7 +233,9 @@ struct Marking<'m> {
     done: Vec<u32>,
     outcome: Outcome,
     tally: Tally,
+    /// Without those of the beginning of the recording, which is not counted.
     left_out: Tally,
+    is_beginning: bool,
 }
 
 impl Marking<'_> {
@@ -310,8 +306,10 @@ impl Marking<'_> {
             let index = start + index as usize;
             let why = self.load.expectation(cpu, index);
             self.tally.count(cpu, index, what, why);
-            if is_needless(what) {
-                self.left_out.count(cpu, index, what, why);
+            if what.is_needless() {
+                if !self.is_beginning {
+                    self.left_out.count(cpu, index, what, why);
+                }
                 self.lanes[cpu].needless.set(index);
             }
         }

@@ -7,6 +7,7 @@
 pub mod explain;
 pub mod fold;
 pub mod lanes;
+mod needed;
 pub mod prepare;
 pub mod ram;
 pub mod regions;

@@ -141,6 +141,8 @@ impl Divergences {
 pub struct Replayed {
     /// Operations executed.
     pub ops: u64,
+    /// Those among them that made what was there when the recording began: no time is of them.
+    pub untimed_ops: u64,
     /// CPU time in the engine, all CPUs together, in nanoseconds.
     pub core_ns: u64,
     /// The same by CPU.
@@ -149,6 +151,9 @@ pub struct Replayed {
     pub wall_ns: u64,
     /// What went otherwise than recorded.
     pub divergences: Divergences,
+    /// Positions of recorded faults that found their page mapped, ascending, by CPU: the design
+    /// does not meet them ([`Workload::without`]).
+    pub needless: Vec<Vec<u32>>,
     /// Private frames by number of mappings, summed over samples between slices.
     pub mapping_histogram: Vec<u64>,
 }
@@ -199,7 +204,8 @@ fn add_sample(sum: &mut Vec<u64>, sample: Vec<u64>) {
     }
 }
 
-/// Replays one slice, after those before it, and adds to `replayed`.
+/// Replays one slice, after those before it, and adds to `replayed`. Of one that makes what was
+/// there when the recording began no time is counted.
 pub fn run_slice(workload: &Workload, engine: &dyn Engine, slice: &Slice, replayed: &mut Replayed) {
     let clock = HostClock::new();
     let timed = Timed {
@@ -208,13 +214,23 @@ pub fn run_slice(workload: &Workload, engine: &dyn Engine, slice: &Slice, replay
         clock: &clock,
     };
     let lanes = drive(workload, slice, &timed);
-    replayed.wall_ns += clock.wall_ns();
-    replayed.ops += slice.len() as u64;
+    let wall_ns = clock.wall_ns();
+    let ops = slice.len() as u64;
+    replayed.ops += ops;
+    let is_timed = !workload.is_beginning(slice);
+    match is_timed {
+        true => replayed.wall_ns += wall_ns,
+        false => replayed.untimed_ops += ops,
+    }
     replayed.core_ns_by_cpu.resize(lanes.len(), 0);
-    for (lane, total) in lanes.into_iter().zip(&mut replayed.core_ns_by_cpu) {
-        *total += lane.core_ns;
-        replayed.core_ns += lane.core_ns;
+    replayed.needless.resize(lanes.len(), Vec::new());
+    for (cpu, lane) in lanes.into_iter().enumerate() {
+        if is_timed {
+            replayed.core_ns_by_cpu[cpu] += lane.core_ns;
+            replayed.core_ns += lane.core_ns;
+        }
         replayed.divergences.add(lane.divergences);
+        replayed.needless[cpu].extend(lane.needless);
     }
 }
 
@@ -233,6 +249,7 @@ struct TimedLane {
     begun_ns: u64,
     core_ns: u64,
     divergences: Divergences,
+    needless: Vec<u32>,
 }
 
 impl Timed<'_> {
@@ -246,6 +263,9 @@ impl Timed<'_> {
                 divergence,
             };
             lane.divergences.count(sample, expectations[position]);
+            if divergence.is_needless() {
+                lane.needless.push(position as u32);
+            }
             if let Some(shortage) = Shortage::of(divergence) {
                 let here = Starved::at(self.workload, lane.cpu, position, shortage);
                 let before = lane.divergences.starved.unwrap_or(here);
@@ -269,6 +289,7 @@ impl Work for Timed<'_> {
             begun_ns: 0,
             core_ns: 0,
             divergences: Divergences::default(),
+            needless: Vec::new(),
         }
     }
 

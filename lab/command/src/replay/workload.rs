@@ -236,7 +236,9 @@ pub struct Workload {
     pub(super) pages: Pages,
     pub(super) repairs: Repairs,
     pub(super) peak_pages: u64,
-    pub(super) beginning: u64,
+    /// How many operations, by stream, come before the first that does not make what was there
+    /// when the recording began.
+    pub(super) beginning: Vec<u32>,
     pub(super) service: Option<Service>,
     pub(super) accesses: Option<Accesses>,
 }
@@ -245,9 +247,8 @@ impl Workload {
     /// Whether all that `slice` does makes what was there when the recording began, which is no
     /// part of the recorded work.
     pub fn is_beginning(&self, slice: &Slice) -> bool {
-        let done = slice.ops.iter().zip(&self.streams);
-        let mut origins = done.flat_map(|(ops, stream)| &stream.origins[ops.clone()]);
-        self.beginning > 0 && origins.all(|origin| u64::from(*origin) < self.beginning)
+        let mut ends = slice.ops.iter().zip(&self.beginning);
+        ends.all(|(ops, beginning)| ops.end <= *beginning as usize)
     }
 
     /// How uses of pages after the first were sampled, if they are among the operations.
@@ -344,23 +345,31 @@ impl Workload {
     /// Cuts the workload into slices of about `target` operations that can run
     /// one after the other, each on all its CPUs at once. With one CPU every
     /// slice but the last has exactly `target` operations; with several the
-    /// slices end where the global order allows it.
+    /// slices end where the global order allows it. One ends with the beginning of the
+    /// recording ([`Workload::is_beginning`]), as far as that order allows.
     pub fn slices(&self, target: usize) -> Vec<Slice> {
         let target = target.max(1);
-        if let [stream] = &self.streams[..] {
-            let ops = stream.ops.len();
-            return (0..ops)
-                .step_by(target)
-                .map(|start| Slice {
-                    ops: std::iter::once(start..ops.min(start + target)).collect(),
+        if let ([stream], [beginning]) = (&self.streams[..], &self.beginning[..]) {
+            let (ops, beginning) = (stream.ops.len(), *beginning as usize);
+            let starts = (0..beginning).step_by(target);
+            let starts: Vec<usize> = starts.chain((beginning..ops).step_by(target)).collect();
+            let ends = starts.iter().skip(1).copied().chain([ops]);
+            let ranges = starts.iter().zip(ends);
+            return ranges
+                .map(|(start, end)| Slice {
+                    ops: std::iter::once(*start..end).collect(),
                 })
                 .collect();
         }
         let mut slices = Vec::new();
         let mut from = vec![0u32; self.streams.len()];
-        for to in self.cuts.chunks_exact(self.streams.len()) {
+        let cuts = || self.cuts.chunks_exact(self.streams.len());
+        let is_beginning = |cut: &[u32]| cut.iter().zip(&self.beginning).all(|(at, end)| at <= end);
+        let begun = cuts().take_while(|cut| is_beginning(cut)).last();
+        for to in cuts() {
             let slice = between(&from, to);
-            if slice.len() >= target {
+            let ends_beginning = begun == Some(to) && !slice.is_empty();
+            if slice.len() >= target || ends_beginning {
                 slices.push(slice);
                 from.copy_from_slice(to);
             }

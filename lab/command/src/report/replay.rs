@@ -41,6 +41,7 @@ pub fn result(
         ram_bytes,
         events: workload.events(),
         ops: replayed.ops,
+        needless: 0,
         ops_by_class: ops_by_class(workload),
         core_ns: replayed.core_ns,
         core_ns_by_cpu: replayed.core_ns_by_cpu.clone(),
@@ -108,9 +109,10 @@ fn summary(replay: &Replay) -> String {
         (
             "replayed",
             format!(
-                "{} events, which are {} operations",
+                "{} events, which are {} operations{}",
                 grouped(replay.events),
-                grouped(replay.ops)
+                grouped(replay.ops),
+                left_out(replay)
             ),
         ),
         (
@@ -133,6 +135,17 @@ fn summary(replay: &Replay) -> String {
     rows.push(("verified", verified_in_words(replay)));
     facts(&rows)
         + "--details prints every count, memory by what it holds, and the complete design.\n"
+}
+
+/// The recorded faults that were not executed, if there are any.
+fn left_out(replay: &Replay) -> String {
+    match replay.needless {
+        0 => String::new(),
+        count => format!(
+            ", and {} faults that the design does not meet: it has mapped the pages",
+            grouped(count)
+        ),
+    }
 }
 
 /// Faults by what they found.
@@ -235,7 +248,10 @@ fn heading(replay: &Replay) -> String {
             "machine",
             format!("{} CPUs, {} MiB", replay.cpus, replay.ram_bytes >> 20),
         ),
-        ("events", grouped(replay.events)),
+        (
+            "events",
+            format!("{}{}", grouped(replay.events), left_out(replay)),
+        ),
         (
             "time in the core",
             format!("{:.3} s", seconds(replay.core_ns)),
@@ -345,7 +361,7 @@ fn seconds(ns: u64) -> f64 {
 fn events_per_second(workload: &Workload, replayed: &Replayed) -> u64 {
     let done = match workload.ops() {
         0 => 0.0,
-        ops => replayed.ops as f64 / ops as f64,
+        ops => (replayed.ops - replayed.untimed_ops) as f64 / ops as f64,
     };
     match replayed.core_ns {
         0 => 0,

@@ -2,7 +2,7 @@
 
 use vellum_engine::{Access, Backing, Call, Op, Prot, Sharing, SpaceSlot};
 use vellum_lab::compare::{Arenas, Entered, HostClock, Load, Measurement, Settings, measure};
-use vellum_lab::replay::{Class, Options, Streams, prepare_events};
+use vellum_lab::replay::{Class, Options, Slice, Streams, prepare_events};
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_testing::generate;
 
@@ -172,6 +172,19 @@ fn designs_end_with_the_memory_that_they_have_when_everything_is_executed() {
             assert_eq!(memory, now(engine.memory()), "seed {seed}, {design}");
             let spurious = counter(&found, arm, "spurious faults");
             assert_eq!(spurious, 0, "seed {seed}, {design}");
+            // `replay` leaves the same out.
+            drop(engine);
+            let arena = vellum_engine::Arena::new(64 << 20).expect("memory");
+            let engine = vellum_engine::build(&config, arena).expect("a design");
+            let needed = workload.without(&whole.needless);
+            assert_eq!(needed.ops() + left_out, workload.ops());
+            let replayed = vellum_lab::replay::run(&needed, &*engine, |_| true);
+            assert_eq!(
+                replayed.needless,
+                [Vec::<u32>::new()],
+                "seed {seed}, {design}"
+            );
+            assert_eq!(memory, now(engine.memory()), "seed {seed}, {design}");
         }
     }
 }
@@ -196,6 +209,18 @@ fn cpus_that_wait_for_each_other_leave_the_same_out() {
             assert_eq!(traps + left_out, touches as u64, "{cpus} CPUs, arm {arm}");
             let failed = &found.passes[0].tallies[arm];
             assert_eq!(failed.out_of_memory, 0, "{cpus} CPUs, arm {arm}");
+            let arena = vellum_engine::Arena::new(64 << 20).expect("memory");
+            let design = ["superpage=off", "superpage=eager"][arm % 2];
+            let config = vellum_engine::Config::new(design, cpus, 64 << 20);
+            let engine = vellum_engine::build(&config, arena).expect("a design");
+            let whole = vellum_lab::replay::run(&workload, &*engine, |_| true);
+            let left_out: usize = whole.needless.iter().map(Vec::len).sum();
+            let needed = workload.without(&whole.needless);
+            assert_eq!(needed.ops() + left_out as u64, workload.ops());
+            engine.clear(0);
+            let replayed = vellum_lab::replay::run(&needed, &*engine, |_| true);
+            assert_eq!(replayed.ops, needed.ops(), "{cpus} CPUs, arm {arm}");
+            assert_eq!(replayed.divergences.failed.iter().sum::<u64>(), 0);
         }
     }
 }
@@ -218,13 +243,23 @@ fn what_was_there_when_the_recording_began_is_executed_and_not_timed() {
     let workload = prepared(&recording);
     let found = measured(&workload, ["", ""]);
     assert_eq!(found.ops, all.ops);
-    // Slices differ from run to run, so the beginning may lack what one slice does.
-    let slices = workload.slices(32);
-    let beginning = slices
-        .iter()
-        .take_while(|slice| workload.is_beginning(slice));
-    let beginning = beginning.count();
-    assert!(beginning > 10 && beginning < slices.len(), "{beginning}");
+    // However it is cut, one slice ends with the beginning.
+    let origins = workload.streams()[0].origins();
+    let beginning = origins.iter().filter(|origin| **origin < 1000).count();
+    for target in [32, 4096, usize::MAX] {
+        let slices = workload.slices(target);
+        let untimed = slices
+            .iter()
+            .take_while(|slice| workload.is_beginning(slice));
+        let untimed: usize = untimed.map(Slice::len).sum();
+        assert_eq!(untimed, beginning);
+    }
+    let arena = vellum_engine::Arena::new(64 << 20).expect("memory");
+    let config = vellum_engine::Config::new("", 1, 64 << 20);
+    let engine = vellum_engine::build(&config, arena).expect("a design");
+    let replayed = vellum_lab::replay::run(&workload, &*engine, |_| true);
+    assert_eq!(replayed.untimed_ops, beginning as u64);
+    assert_eq!(replayed.ops, workload.ops());
     let done = |found: &Measurement| entered(found)[0].traps + entered(found)[0].calls;
     assert!(
         done(&found) > 0 && done(&found) < done(&all),

@@ -23,6 +23,8 @@ pub struct Machine {
     pub nodes: usize,
     /// Share of unexplained divergences above which the run is refused.
     pub divergence_limit: f64,
+    /// Leaves out recorded faults that a design does not meet: for workloads from traces.
+    pub only_needed: bool,
     /// Takes all memory from the host before anything is timed: for scripts that go on
     /// coming to frames that they have not used yet.
     pub prefault: bool,
@@ -38,6 +40,7 @@ impl Machine {
     pub const PLAIN: Machine = Machine {
         nodes: 1,
         divergence_limit: 0.0,
+        only_needed: false,
         prefault: false,
         device: None,
         around_group: None,
@@ -86,7 +89,7 @@ pub fn take(
         style: request.style,
         divergence_limit: machine.divergence_limit,
         by_class: false,
-        only_needed: false,
+        only_needed: machine.only_needed,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes).with_low(request.low_bytes);
     let arenas = arenas

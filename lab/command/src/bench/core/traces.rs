@@ -16,9 +16,10 @@ use crate::shipped::shipped_trace;
 use vellum_terminal::progress::Interrupt;
 use vellum_trace::TraceReader;
 
-/// Share of unexplained divergences above which a run is refused.
+/// A machine that a trace is replayed on.
 const REPLAYED: Machine = Machine {
     divergence_limit: 0.01,
+    only_needed: true,
     ..Machine::PLAIN
 };
 

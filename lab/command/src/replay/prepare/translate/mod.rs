@@ -223,6 +223,12 @@ impl<'a> Translator<'a> {
     /// The finished workload.
     pub(super) fn finish(self) -> Workload {
         let schedule = self.scheduler.finish();
+        let first = |origin: &u32| u64::from(*origin) >= self.header.beginning;
+        let beginning = schedule.streams.iter().map(|stream| {
+            let origins = &stream.origins;
+            origins.iter().position(first).unwrap_or(origins.len()) as u32
+        });
+        let beginning = beginning.collect();
         Workload {
             streams: schedule.streams,
             cuts: schedule.cuts,
@@ -234,7 +240,7 @@ impl<'a> Translator<'a> {
             pages: self.options.pages,
             repairs: self.repairs,
             peak_pages: self.memory.peak(),
-            beginning: self.header.beginning,
+            beginning,
             service: self.header.cpu_times.then_some(self.service),
             accesses: self.header.accesses,
         }

@@ -18,7 +18,7 @@ use crate::tracepoint;
 use crate::watch::{self, Ended, Events, Run};
 use crate::write;
 use vellum_terminal::progress::{Interrupt, Style, say};
-use vellum_trace::{Accesses, Header, TraceError};
+use vellum_trace::{Accesses, DEFAULT_LEVEL, Header, TraceError};
 
 /// What to record and where to.
 #[derive(Clone, Debug)]
@@ -39,6 +39,25 @@ pub struct Options {
     pub accesses: Option<Duration>,
     /// How progress is shown while the trace is written.
     pub style: Style,
+}
+
+impl Options {
+    /// Bytes of buffer for each CPU that are enough for most.
+    pub const BUFFER: usize = 8 << 20;
+
+    /// To record `target` to its end, in silence, with [`Options::BUFFER`].
+    pub fn new(target: Target, output: PathBuf) -> Options {
+        Options {
+            target,
+            duration: None,
+            output,
+            buffer: Options::BUFFER,
+            allow_lost: false,
+            level: DEFAULT_LEVEL,
+            accesses: None,
+            style: Style::Quiet,
+        }
+    }
 }
 
 /// What a recording came to.

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use vellum_record::{Marks, Options, Target, check_permission, record};
-use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::progress::Interrupt;
 use vellum_testing::{Scratch, recording_permitted};
 use vellum_trace::{AccessMarks, EventKind, TraceReader};
 
@@ -58,15 +58,10 @@ fn samples_tell_what_a_program_goes_on_using_from_what_it_has() {
     let name = "program_that_goes_on_using_a_part_of_its_memory";
     let place_is = format!("{PLACE}={place}");
     let words = ["env", &place_is, this.to_str().unwrap(), "--exact", name];
+    let command = Target::Command(words.iter().map(Into::into).collect());
     let options = Options {
-        target: Target::Command(words.iter().map(Into::into).collect()),
-        duration: None,
-        output: output.clone().into(),
-        buffer: 8 << 20,
-        allow_lost: false,
-        level: 3,
         accesses: Some(Duration::from_millis(20)),
-        style: Style::Quiet,
+        ..Options::new(command, output.clone().into())
     };
     let recording = record(&options, &Interrupt::manual()).unwrap();
     assert_eq!(recording.exit_code, 0);

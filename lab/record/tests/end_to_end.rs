@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use vellum_record::{Options, Recording, Target, check_permission, record};
-use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::progress::Interrupt;
 use vellum_testing::{Scratch, recording_permitted};
 use vellum_trace::model::Model;
 use vellum_trace::{Event, EventKind, Header, TraceReader};
@@ -17,16 +17,8 @@ const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
 
 fn record_to(output: &str, command: &[&str]) -> Recording {
-    let options = Options {
-        target: Target::Command(command.iter().map(Into::into).collect()),
-        duration: None,
-        output: output.into(),
-        buffer: 8 << 20,
-        allow_lost: false,
-        level: 3,
-        accesses: None,
-        style: Style::Quiet,
-    };
+    let command = Target::Command(command.iter().map(Into::into).collect());
+    let options = Options::new(command, output.into());
     record(&options, &Interrupt::manual()).unwrap()
 }
 
@@ -276,15 +268,10 @@ fn a_failed_recording_leaves_nothing_behind() {
         return;
     }
     let scratch = Scratch::new("record-failed");
+    let command = Target::Command(vec!["/nonexistent/command".into()]);
     let options = Options {
-        target: Target::Command(vec!["/nonexistent/command".into()]),
-        duration: None,
-        output: scratch.path("t.vellum").into(),
         buffer: 1 << 16,
-        allow_lost: false,
-        level: 3,
-        accesses: None,
-        style: Style::Quiet,
+        ..Options::new(command, scratch.path("t.vellum").into())
     };
     let error = record(&options, &Interrupt::manual())
         .unwrap_err()

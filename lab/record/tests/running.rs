@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use vellum_record::{Ended, Options, Recording, Target, check_permission, record};
-use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::progress::Interrupt;
 use vellum_testing::{Scratch, recording_permitted};
 use vellum_trace::model::{Model, Resident};
 use vellum_trace::{Event, EventKind, Header, TaskId, TraceReader};
@@ -22,14 +22,8 @@ const PROTECTED: u64 = 8;
 
 fn options(target: Target, output: &str, duration: Option<Duration>) -> Options {
     Options {
-        target,
         duration,
-        output: output.into(),
-        buffer: 8 << 20,
-        allow_lost: false,
-        level: 3,
-        accesses: None,
-        style: Style::Quiet,
+        ..Options::new(target, output.into())
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use vellum_record::{Options, Target, check_permission, record};
-use vellum_terminal::progress::{Interrupt, Style};
+use vellum_terminal::progress::Interrupt;
 use vellum_testing::{Scratch, recording_permitted};
 use vellum_trace::{EventKind, TraceReader};
 
@@ -60,16 +60,8 @@ fn every_byte_that_calls_move_to_and_from_a_tmpfs_is_in_the_trace() {
     let scratch = Scratch::new("record-tmpfs");
     let output = scratch.path("t.vellum");
     let command = ["sh", "-c", SCRIPT, "sh", &place.0];
-    let options = Options {
-        target: Target::Command(command.iter().map(Into::into).collect()),
-        duration: None,
-        output: output.clone().into(),
-        buffer: 8 << 20,
-        allow_lost: false,
-        level: 3,
-        accesses: None,
-        style: Style::Quiet,
-    };
+    let command = Target::Command(command.iter().map(Into::into).collect());
+    let options = Options::new(command, output.clone().into());
     let recording = record(&options, &Interrupt::manual()).unwrap();
     assert_eq!(recording.exit_code, 0);
     let trace = TraceReader::open(&output).unwrap();

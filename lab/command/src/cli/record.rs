@@ -15,9 +15,6 @@ use vellum_record::{Ended, Options, Overhead, RecordError, Recording, Target};
 use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::{AccessMarks, DEFAULT_LEVEL};
 
-/// Buffer for each CPU's events where nobody says how large.
-const BUFFER: usize = 8 << 20;
-
 const EXAMPLES: &str = "\
 The exit code is the command's own, or 0 for processes that ran already; 1 if the recording
 failed.
@@ -309,14 +306,8 @@ pub fn for_another(
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let options = Options {
-        target: Target::Command(command.to_vec()),
-        duration: None,
-        output: output.to_path_buf(),
-        buffer: BUFFER,
-        allow_lost: false,
-        level: DEFAULT_LEVEL,
-        accesses: None,
         style,
+        ..Options::new(Target::Command(command.to_vec()), output.to_path_buf())
     };
     let recording = vellum_record::record(&options, interrupt)?;
     if interrupt.requested() {

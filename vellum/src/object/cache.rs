@@ -91,6 +91,13 @@ pub struct Objects<S: Default + Send + Sync + 'static = ()> {
     manager: u64,
 }
 
+/// Somebody who holds a range of an object's pages: nobody else writes to them or takes them out of
+/// the cache.
+pub(crate) trait HoldsPages<S = ()> {
+    /// Whose pages they are.
+    fn object(&self) -> &Object<S>;
+}
+
 impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// No objects yet. They keep their regions as `region_index` says.
     // Made where it stays: a manager is made on a small stack.
@@ -527,21 +534,22 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// Sets the length to `size` bytes, which need `pages` pages, and then does `look`,
     /// which finds every page that somebody puts into the cache and maps although it
-    /// is after the new end. The caller holds everything from the new end on.
+    /// is after the new end. What is held begins there or before.
     pub(crate) fn set_size_then(
         &self,
-        object: &Object<S>,
+        held: &impl HoldsPages<S>,
         (size, pages): (u64, u64),
         look: impl FnOnce(),
     ) {
+        let object = held.object();
         object.size.store(size, Ordering::Release);
         object.pages.set_then(pages.min(INDEX_END), look);
     }
 
     /// Extends the length to at least `size` bytes, which need `pages` pages, after
-    /// what is new below it is in the cache. The caller holds everything from the old
-    /// end on.
-    pub(crate) fn extend_to(&self, object: &Object<S>, (size, pages): (u64, u64)) {
+    /// what is new below it is in the cache. What is held begins at the old end or before.
+    pub(crate) fn extend_to(&self, held: &impl HoldsPages<S>, (size, pages): (u64, u64)) {
+        let object = held.object();
         object.pages.extend_to(pages.min(INDEX_END));
         if object.size.load(Ordering::Relaxed) < size {
             object.size.store(size, Ordering::Release);

@@ -116,6 +116,7 @@ mod swapped;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cache::HoldsPages;
 pub use cache::{CacheError, CachedPage, Objects};
 pub use errors::Told;
 pub(crate) use errors::WriteErrors;

@@ -34,6 +34,15 @@ fn filled(objects: &Cache, memory: &Memory, file: ObjectId, index: u64) -> Pfn {
     page
 }
 
+/// An object that nobody else knows.
+struct Alone<'o>(&'o Object);
+
+impl HoldsPages for Alone<'_> {
+    fn object(&self) -> &Object {
+        self.0
+    }
+}
+
 /// Every reason for which a page that was found in the cache may not be mapped.
 #[test]
 fn a_page_is_attached_only_unlocked_and_below_the_end_of_its_object() {
@@ -51,9 +60,9 @@ fn a_page_is_attached_only_unlocked_and_below_the_end_of_its_object() {
     assert!(!is_attached(id), "locked");
     objects.locks.unlock(&memory, &memory.pin(), lock);
     let object = objects.get(id.handle);
-    objects.set_size_then(object, (4 << 12, 4), || ());
+    objects.set_size_then(&Alone(object), (4 << 12, 4), || ());
     assert!(!is_attached(id), "behind the end");
-    objects.set_size_then(object, (8 << 12, 8), || ());
+    objects.set_size_then(&Alone(object), (8 << 12, 8), || ());
     assert!(is_attached(id));
     // With a reference the frame stays what it is when it has left the cache.
     let pin = memory.pin();

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::object::Object;
+use crate::object::{HoldsPages, Object};
 use crate::platform::Platform;
 use crate::space::state::common::Common;
 use crate::space::state::error::FileError;
@@ -24,13 +24,14 @@ pub(in crate::space) struct HeldPages<'a, P: Platform> {
     held: Option<HeldRange>,
 }
 
-impl<P: Platform> HeldPages<'_, P> {
-    /// Whose pages they are.
+impl<P: Platform> HoldsPages for HeldPages<'_, P> {
     #[inline]
-    pub(super) fn object(&self) -> &Object {
+    fn object(&self) -> &Object {
         self.object
     }
+}
 
+impl<P: Platform> HeldPages<'_, P> {
     /// Lets go of them, by a caller who is pinned.
     pub(super) fn let_go(mut self, pin: &Pin<'_>) {
         self.unlock(pin);

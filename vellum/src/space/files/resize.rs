@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::hold::HeldPages;
 use crate::ObjectId;
-use crate::object::Object;
+use crate::object::{HoldsPages, Object, ObjectKind};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
@@ -45,7 +45,7 @@ impl<P: Platform> PageCache<'_, P> {
             }
             if size > old {
                 self.clear_tail(unpinned, &held, handle, old)?;
-                self.objects.extend_to(object, (size, self.pages_for(size)));
+                self.objects.extend_to(&held, (size, self.pages_for(size)));
                 return Ok(());
             }
             return self.shorten(unpinned, &held, handle, size);
@@ -66,7 +66,7 @@ impl<P: Platform> PageCache<'_, P> {
         }
         let pages = self.pages_for(size);
         let _cut = object.cuts.cut();
-        self.objects.set_size_then(object, (size, pages), || {
+        self.objects.set_size_then(held, (size, pages), || {
             // Pages first: a private copy made meanwhile came from a
             // page that was still there, and is found afterwards.
             self.drop_pages(unpinned.reborrow(), held, handle, pages..u64::MAX);
@@ -138,7 +138,7 @@ impl<P: Platform> PageCache<'_, P> {
         handle: u32,
         pages: Range<u64>,
     ) -> Result<(), FileError> {
-        if let crate::object::ObjectKind::File { store } = held.object().kind() {
+        if let ObjectKind::File { store } = held.object().kind() {
             let platform = self.memory.unpinned_platform(unpinned.reborrow())?;
             platform.discard_pages(store, pages.clone())?;
             self.drop_pages(unpinned, held, handle, pages);

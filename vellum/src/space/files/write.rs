@@ -7,7 +7,7 @@ use super::hold::{HeldPages, HeldWrite, Start};
 use super::parts::Filling;
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::object::{Inserted, NewPages, NewRun, Object, RUN_PAGES, run_length};
+use crate::object::{HoldsPages, Inserted, NewPages, NewRun, Object, RUN_PAGES, run_length};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
@@ -126,7 +126,7 @@ impl<P: Platform> PageCache<'_, P> {
                     rest.bytes.start += written.bytes as u64;
                     let end = rest.bytes.start;
                     if written.bytes > 0 && end > object.size() {
-                        self.objects.extend_to(object, (end, self.pages_for(end)));
+                        self.objects.extend_to(&pages, (end, self.pages_for(end)));
                     }
                     if written.over {
                         break;

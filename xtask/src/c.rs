@@ -34,11 +34,12 @@ const STRICT: [&str; 8] = [
     "-O1",
 ];
 
-const PROGRAMS: [&str; 4] = [
+const PROGRAMS: [&str; 5] = [
     "examples/kernel.c",
     "tests/border.c",
     "tests/superpages.c",
     "tests/groups.c",
+    "tests/stores.c",
 ];
 
 /// Runs the command.
@@ -108,6 +109,8 @@ fn header_of(c: &Path) -> Result<String, String> {
         "regions",
         "rules",
         "objects",
+        "open",
+        "swap",
         "superpages",
         "groups",
         "frames",

@@ -16,8 +16,8 @@
  *   function of `struct vellum_platform`. Those that may sleep: all but
  *   vellum_translate(), vellum_load(), vellum_region_at(), vellum_status_text(),
  *   vellum_stats_get(), vellum_superpage_stats_get(), vellum_space_stats_get(),
- *   vellum_group_stats_get(), vellum_object_huge_set(), vellum_frames_alloc() and
- *   vellum_frames_free().
+ *   vellum_group_stats_get(), vellum_object_huge_set(), vellum_unpin_pages(),
+ *   vellum_frames_alloc() and vellum_frames_free().
  * - The structures have no padding that matters: fields that are not set are zero.
  */
 
@@ -166,6 +166,11 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_PAGE_OUT 3
 
 /*
+ Words of a `struct vellum_open_file`.
+ */
+#define VELLUM_OPEN_FILE_WORDS 8
+
+/*
  Superpages of an object as the design says (`huge=`, of files with a backing store
  `filehuge=`).
  */
@@ -273,11 +278,11 @@ enum vellum_status {
    */
   VELLUM_STATUS_NO_GROUP,
   /*
-   There are as many groups as can be.
+   There are as many groups, swap areas or pins of a page as can be.
    */
-  VELLUM_STATUS_TOO_MANY_GROUPS,
+  VELLUM_STATUS_TOO_MANY,
   /*
-   Spaces belong to the group.
+   Spaces belong to the group; or the store is a swap area, or a page of it is kept.
    */
   VELLUM_STATUS_IN_USE,
   /*
@@ -670,6 +675,17 @@ struct vellum_region {
    Rights that it never gets, VELLUM_PROT_READ and so on.
    */
   uint32_t barred;
+};
+
+/*
+ A file that somebody has open: what a kernel keeps beside the position, in memory of its own,
+ from vellum_open() to vellum_close(). It stays where it is. Threads may share it.
+ */
+struct vellum_open_file {
+  /*
+   For the library alone.
+   */
+  uint64_t words[VELLUM_OPEN_FILE_WORDS];
 };
 
 /*
@@ -1081,6 +1097,28 @@ enum vellum_status vellum_memory_compare_exchange(struct vellum *vm,
                                                   uint32_t desired);
 
 /*
+ Faults in the `count` pages from `address` on, for VELLUM_READ, VELLUM_WRITE or
+ VELLUM_EXECUTE, and pins their frames, whose numbers go to `frames`: for a device that reads or
+ writes them. A pinned frame stays what the space sees there, and stays allocated, until
+ vellum_unpin_pages(), whatever happens to its mapping. After a failure nothing is pinned.
+ VELLUM_STATUS_TOO_MANY if a page has as many pins as can be counted.
+ */
+enum vellum_status vellum_pin_pages(struct vellum *vm,
+                                    struct vellum_space space,
+                                    uint64_t address,
+                                    uint32_t access,
+                                    uint32_t *frames,
+                                    size_t count);
+
+/*
+ Ends pins that vellum_pin_pages() of this manager made, each once, in any order and number. No
+ device uses the frames any more.
+ */
+enum vellum_status vellum_unpin_pages(struct vellum *vm,
+                                      const uint32_t *frames,
+                                      size_t count);
+
+/*
  Maps memory; `address` gets where.
  */
 enum vellum_status vellum_map(struct vellum *vm,
@@ -1283,6 +1321,85 @@ enum vellum_status vellum_object_write(struct vellum *vm,
                                        const void *buffer,
                                        size_t bytes,
                                        size_t *done);
+
+/*
+ Opens an object: one user more. Syncs of it tell of errors of writing back from now on, and
+ of one before if nobody has been told of it yet.
+ */
+enum vellum_status vellum_open(struct vellum *vm,
+                               struct vellum_object object,
+                               struct vellum_open_file *file);
+
+/*
+ Closes what was opened. The object ends with its last user; what was stored to a file is
+ written then. VELLUM_STATUS_BUSY if the file was opened by another manager, and stays open.
+ */
+enum vellum_status vellum_close(struct vellum *vm,
+                                struct vellum_open_file *file);
+
+/*
+ As vellum_object_read(), of a file that is open: the pages that will be read next are read
+ ahead.
+ */
+enum vellum_status vellum_open_read(struct vellum *vm,
+                                    const struct vellum_open_file *file,
+                                    uint64_t offset,
+                                    void *buffer,
+                                    size_t bytes,
+                                    size_t *done);
+
+/*
+ fsync: writes what was stored to a file that is open to its backing store, and tells once of
+ an error since it was opened or last synced (VELLUM_STATUS_IO). `pages`, which may be null,
+ gets how many pages were written.
+ */
+enum vellum_status vellum_open_sync(struct vellum *vm,
+                                    const struct vellum_open_file *file,
+                                    uint64_t *pages);
+
+/*
+ Writes bytes at the end of an object: no other write comes between finding the end and
+ writing there. `offset`, which may be null, gets where they are; `done` as for
+ vellum_object_write().
+ */
+enum vellum_status vellum_object_append(struct vellum *vm,
+                                        struct vellum_object object,
+                                        const void *buffer,
+                                        size_t bytes,
+                                        uint64_t *offset,
+                                        size_t *done);
+
+/*
+ The bytes that vellum_swap_on() needs for an area of `slots` pages; 0 if none can have as
+ many.
+ */
+size_t vellum_swap_heap_bytes(uint64_t slots);
+
+/*
+ Lets private pages and those of shared memory be written to the pages 0 to `slots - 1` of a
+ backing store from now on, with `write_page` and `read_page` of the platform. The manager's
+ design has `reclaim=on`. Areas of higher priority are filled first. What the store holds is
+ overwritten. After VELLUM_STATUS_OK `heap` is used until vellum_destroy();
+ vellum_swap_heap_bytes() says how much it must be.
+
+ VELLUM_STATUS_IN_USE if the store is an area already, VELLUM_STATUS_TOO_MANY if there are 32,
+ VELLUM_STATUS_OUT_OF_MEMORY if the heap is too small, VELLUM_STATUS_BUSY if another CPU uses
+ another heap at this moment.
+ */
+enum vellum_status vellum_swap_on(struct vellum *vm,
+                                  uint64_t store,
+                                  uint64_t slots,
+                                  int32_t priority,
+                                  void *heap,
+                                  size_t heap_bytes);
+
+/*
+ Brings back everything that a swap area holds, and writes nothing there any more, unless
+ vellum_swap_on() adds it again. VELLUM_STATUS_NO_OBJECT if the store is no area; after another
+ failure it is used on.
+ */
+enum vellum_status vellum_swap_off(struct vellum *vm,
+                                   uint64_t store);
 
 /*
  Says whether the pages of shared memory come in superpages from now on:

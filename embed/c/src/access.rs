@@ -2,11 +2,12 @@
 
 use core::ffi::c_void;
 
-use vellum::space::UpdateError;
+use vellum::addr::Pfn;
+use vellum::space::{PinError, PinnedPages, UpdateError};
 
-use crate::manager::{Manager, Out, named};
+use crate::manager::{Manager, Out, named, page_at};
 use crate::objects::{checked, counted};
-use crate::spaces::Space;
+use crate::spaces::{Space, access_of};
 use crate::status::Status;
 
 /// Whether the rights of regions count.
@@ -125,4 +126,69 @@ pub unsafe extern "C" fn vellum_memory_compare_exchange(
         Ok(())
     };
     Status::of(exchange())
+}
+
+/// Frames from C: one is a frame's number.
+fn frames_at(frames: *mut u32, count: usize) -> Result<*mut Pfn, Status> {
+    let fits = count <= isize::MAX as usize / size_of::<u32>();
+    (!frames.is_null() && fits)
+        .then_some(frames.cast())
+        .ok_or(Status::Argument)
+}
+
+/// Faults in the `count` pages from `address` on, for VELLUM_READ, VELLUM_WRITE or
+/// VELLUM_EXECUTE, and pins their frames, whose numbers go to `frames`: for a device that reads or
+/// writes them. A pinned frame stays what the space sees there, and stays allocated, until
+/// vellum_unpin_pages(), whatever happens to its mapping. After a failure nothing is pinned.
+/// VELLUM_STATUS_TOO_MANY if a page has as many pins as can be counted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_pin_pages(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    access: u32,
+    frames: *mut u32,
+    count: usize,
+) -> Status {
+    let pin = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        let (start, access) = (page_at(address)?, access_of(access)?);
+        let frames = frames_at(frames, count)?;
+        // SAFETY: as above; a frame is a number (`Pfn` is transparent).
+        let frames = unsafe { core::slice::from_raw_parts_mut(frames, count) };
+        frames.fill(Pfn::NONE);
+        let space = manager.vm.space(space.id());
+        match space.pin_pages(start, access, frames) {
+            Ok(pinned) => {
+                pinned.into_frames();
+                Ok(())
+            }
+            Err(PinError::Fault(error)) => Err(error.into()),
+            Err(PinError::TooManyPins) => Err(Status::TooMany),
+        }
+    };
+    Status::of(pin())
+}
+
+/// Ends pins that vellum_pin_pages() of this manager made, each once, in any order and number. No
+/// device uses the frames any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_unpin_pages(
+    vm: *mut Manager,
+    frames: *const u32,
+    count: usize,
+) -> Status {
+    let unpin = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        let frames = frames_at(frames.cast_mut(), count)?;
+        // SAFETY: as in `vellum_pin_pages`, which pinned them, as is asked for above.
+        drop(unsafe {
+            let frames = core::slice::from_raw_parts(frames, count);
+            PinnedPages::from_frames(&manager.vm, frames)
+        });
+        Ok(())
+    };
+    Status::of(unpin())
 }

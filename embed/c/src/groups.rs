@@ -63,7 +63,7 @@ impl From<GroupError> for Status {
     fn from(error: GroupError) -> Self {
         match error {
             GroupError::Off => Status::NotInDesign,
-            GroupError::TooMany => Status::TooManyGroups,
+            GroupError::TooMany => Status::TooMany,
             GroupError::NoGroup => Status::NoGroup,
             GroupError::NoSpace => Status::NoSpace,
             GroupError::InUse => Status::InUse,

@@ -1,4 +1,5 @@
-//! The memory for what the manager allocates when it is made, and never again.
+//! The memory for what the manager allocates when it is made, or gets a swap area, and never
+//! otherwise.
 //!
 //! The kernel hands over a piece of memory; it is used from its start on, and comes back as
 //! a whole when the manager is destroyed. Rust's allocation ends the program if there is
@@ -111,4 +112,15 @@ pub fn needed(platform: &Platform, frames: u64, reclaims: bool) -> Option<usize>
         ),
     };
     usize::try_from(frames.checked_mul(frame)?.checked_add(small + more)?).ok()
+}
+
+/// Bytes with which a swap area of so many slots can be made: a word for each slot, and little for
+/// each 64 of them.
+pub fn needed_for_swap(slots: u64) -> Option<usize> {
+    const CLUSTER: u64 = 64 * 8 + 128;
+    const FIXED: u64 = 1 << 10;
+    let clusters = slots.div_ceil(64);
+    let bytes = clusters.checked_mul(CLUSTER)?.checked_add(FIXED)?;
+    let is_size = (1..=vellum::swap::Swap::MAX_SLOTS).contains(&slots);
+    is_size.then(|| usize::try_from(bytes).ok()).flatten()
 }

@@ -21,6 +21,7 @@ mod groups;
 mod heap;
 mod manager;
 mod objects;
+mod open;
 mod platform;
 mod regions;
 mod report;
@@ -28,6 +29,7 @@ mod rules;
 mod spaces;
 mod status;
 mod superpages;
+mod swap;
 
 use core::fmt::{self, Write};
 use core::panic::PanicInfo;

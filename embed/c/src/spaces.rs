@@ -67,7 +67,7 @@ pub enum Resolved {
     Spurious,
 }
 
-fn access_of(number: u32) -> Result<Access, Status> {
+pub(crate) fn access_of(number: u32) -> Result<Access, Status> {
     match number {
         VELLUM_READ => Ok(Access::Read),
         VELLUM_WRITE => Ok(Access::Write),

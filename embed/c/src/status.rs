@@ -54,9 +54,9 @@ pub enum Status {
     GroupLimit,
     /// No such group, or it is the root.
     NoGroup,
-    /// There are as many groups as can be.
-    TooManyGroups,
-    /// Spaces belong to the group.
+    /// There are as many groups, swap areas or pins of a page as can be.
+    TooMany,
+    /// Spaces belong to the group; or the store is a swap area, or a page of it is kept.
     InUse,
     /// The manager's design leaves it out.
     NotInDesign,
@@ -101,7 +101,7 @@ impl Status {
         Status::Busy,
         Status::GroupLimit,
         Status::NoGroup,
-        Status::TooManyGroups,
+        Status::TooMany,
         Status::InUse,
         Status::NotInDesign,
         Status::Locked,
@@ -134,8 +134,8 @@ impl Status {
             Status::Busy => c"another CPU is making a manager",
             Status::GroupLimit => c"the group has as many pages as it may, and none can leave",
             Status::NoGroup => c"no such group",
-            Status::TooManyGroups => c"there are as many groups as can be",
-            Status::InUse => c"address spaces belong to the group",
+            Status::TooMany => c"there are as many groups, swap areas or pins of a page as can be",
+            Status::InUse => c"the group or the swap area is in use",
             Status::NotInDesign => c"the manager's design leaves it out",
             Status::Locked => c"part of the range is locked",
             Status::WrongKind => c"only private memory without an object can be asked for that",

@@ -172,7 +172,7 @@ static void what_is_no_group_is_refused(void)
     while (made < 100 && vellum_group_create(vm, LIMIT, &groups[made]) == VELLUM_STATUS_OK)
         made++;
     EXPECT(made == 63);
-    ANSWERS(TOO_MANY_GROUPS, vellum_group_create(vm, LIMIT, &group));
+    ANSWERS(TOO_MANY, vellum_group_create(vm, LIMIT, &group));
     while (made-- > 0)
         DO(vellum_group_end(vm, groups[made]));
     shut_down();

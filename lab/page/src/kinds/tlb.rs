@@ -28,7 +28,7 @@ pub fn show(plan: &TlbPlan) -> Shown {
                 number(row.steps as f64 / row.walks.max(1) as f64, 2),
                 number(row.ns() / 1e6, 3),
             ];
-            grid.row(&row.name(), cells);
+            grid.row(row.name(), cells);
         }
         sections.push(Section::new("By what maps the accesses", grid.render()));
     }

@@ -102,7 +102,7 @@ pub fn made_by(
     let mut done = 0;
     let mut run_to = |end: usize| {
         let slice = Slice {
-            ops: vec![done..end],
+            ops: std::iter::once(done..end).collect(),
         };
         run_slice(workload, engine.as_ref(), &slice, &mut replayed);
         progress.advance(slice.len() as u64);

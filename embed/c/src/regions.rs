@@ -176,8 +176,7 @@ const FLAGS: [(u32, Traits); 6] = [
 ];
 
 /// Flags that a request may have.
-const REQUESTED: u32 =
-    VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN | VELLUM_MAP_LOCKED | FRAMES;
+const REQUESTED: u32 = VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN | VELLUM_MAP_LOCKED | FRAMES;
 /// Those that say what it shows.
 const FRAMES: u32 = VELLUM_MAP_FRAMES | VELLUM_MAP_ON_FAULT;
 
@@ -232,9 +231,11 @@ fn region_of(entry: &MapEntry) -> Region {
         Some((id, ObjectKind::File { store }, page)) => {
             (Object::of(id), bytes_of(page), Some(store))
         }
-        Some((_, ObjectKind::Unmanaged { first, .. }, page)) => {
-            (Object { bits: 0 }, bytes_of(u64::from(first.0) + page), None)
-        }
+        Some((_, ObjectKind::Unmanaged { first, .. }, page)) => (
+            Object { bits: 0 },
+            bytes_of(u64::from(first.0) + page),
+            None,
+        ),
     };
     Region {
         start: entry.range.start.address::<Paging>(),

@@ -126,7 +126,7 @@ pub struct RegionView {
 impl RegionView {
     /// The object's page that `page` shows.
     #[inline]
-    pub fn index_of(&self, page: Vpn) -> u64 {
+    pub(crate) fn index_of(&self, page: Vpn) -> u64 {
         self.offset + (page.0 - self.range.start.0)
     }
 
@@ -144,7 +144,7 @@ impl RegionView {
 
     /// Whether stores reach an object.
     #[inline]
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.traits.has(Traits::SHARED)
     }
 
@@ -264,7 +264,7 @@ impl<R: ReverseMap> Item for Region<R> {
 impl<R: ReverseMap> Region<R> {
     /// The region as a value. Exact while its gate is held or entered.
     #[inline]
-    pub fn view(&self) -> RegionView {
+    pub(crate) fn view(&self) -> RegionView {
         let word = self.word.load(Ordering::Relaxed);
         RegionView {
             range: self.range(),
@@ -292,7 +292,7 @@ impl<R: ReverseMap> Region<R> {
 
     /// Rights of its pages.
     #[inline]
-    pub fn prot(&self) -> Prot {
+    pub(crate) fn prot(&self) -> Prot {
         Prot::from_bits(self.word.load(Ordering::Relaxed) as u8)
     }
 
@@ -304,7 +304,7 @@ impl<R: ReverseMap> Region<R> {
 
     /// Whether stores reach an object.
     #[inline]
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         Traits(self.word.load(Ordering::Relaxed)).has(Traits::SHARED)
     }
 
@@ -316,13 +316,13 @@ impl<R: ReverseMap> Region<R> {
 
     /// Handle of the object, or 0.
     #[inline]
-    pub fn object(&self) -> u32 {
+    pub(crate) fn object(&self) -> u32 {
         self.object.load(Ordering::Relaxed)
     }
 
     /// The pages.
     #[inline]
-    pub fn range(&self) -> PageRange {
+    pub(crate) fn range(&self) -> PageRange {
         PageRange {
             start: Vpn(self.start.load(Ordering::Relaxed)),
             end: Vpn(self.end.load(Ordering::Relaxed)),
@@ -381,7 +381,7 @@ impl<R: ReverseMap> Region<R> {
 
     /// Handle of the space.
     #[inline]
-    pub fn space(&self) -> u32 {
+    pub(crate) fn space(&self) -> u32 {
         self.space.load(Ordering::Relaxed)
     }
 

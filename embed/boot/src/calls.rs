@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use vellum::addr::{MemoryType, Pfn, Prot, Vpn};
+use vellum::addr::{Prot, Vpn};
 use vellum::space::{
     Advice, FileRequest, MapRequest, Placement, ReadRequest, RemapPlacement, Source, Traits,
     WriteRequest,
@@ -17,9 +17,9 @@ use crate::check::{self, report};
 use crate::lock::Once;
 use crate::machine::Machine;
 use crate::protocol::{
-    self, FLAG_GROWS_DOWN, FLAG_SHARED, REFUSED, STACK_PAGES, STACKS, advice, call, device,
+    self, FLAG_GROWS_DOWN, FLAG_SHARED, REFUSED, STACK_PAGES, STACKS, advice, call,
 };
-use crate::{PAGE, Rmap, arch, disk, task, vm};
+use crate::{PAGE, Rmap, disk, task, vm};
 
 /// The space that a call is about.
 type Space = vellum::space::Space<'static, Machine, Paging, Rmap>;
@@ -109,7 +109,8 @@ pub fn spawn(program: u64, argument: u64, stack: u64) -> Option<u64> {
     task::create(program_frame(program, argument, stack), Some(space))
 }
 
-fn prot(bits: u64) -> Prot {
+/// The rights that a program asks for.
+pub fn prot(bits: u64) -> Prot {
     Prot::from_bits(bits as u8 & 7)
 }
 
@@ -158,27 +159,6 @@ fn map(space: Space, [page, pages, flags, file_plus_1, file_page, _]: [u64; 6]) 
         tag: 0,
     };
     Some(space.map(&request).ok()?.0)
-}
-
-/// Memory of a device, with the type that suits it.
-fn map_device(space: Space, [page, pages, flags, which, first, _]: [u64; 6]) -> Option<u64> {
-    let (frames, count) = arch::device(which)?;
-    if pages == 0 {
-        return Some(count);
-    }
-    let memory = match which {
-        device::FRAME_BUFFER => MemoryType::WriteCombining,
-        _ => MemoryType::Uncached,
-    };
-    first.checked_add(pages).filter(|&end| end <= count)?;
-    let first = Pfn((frames + first) as u32);
-    let request = MapRequest::frames(first, pages, prot(flags).with_type(memory));
-    let request = match flags & FLAG_SHARED {
-        0 => request.on_fault(),
-        _ => request,
-    };
-    let placed = request.at(Placement::Fixed(Vpn(page)));
-    Some(space.map(&placed).ok()?.0)
 }
 
 fn remap(space: Space, [page, pages, to, new_pages, ..]: [u64; 6]) -> Option<u64> {
@@ -292,7 +272,6 @@ pub fn call(frame: &mut TrapFrame) {
         call::UNMAP => space.unmap(page, second).ok().map(|()| 0),
         call::PROTECT => space.protect(page, second, prot(third)).ok().map(|()| 0),
         call::REMAP => remap(space, arguments),
-        call::DEVICE => map_device(space, arguments),
         call::BRK => set_heap(space, first, second),
         call::ADVISE => advise(space, page, second, third),
         call::FORK => fork(space, frame),

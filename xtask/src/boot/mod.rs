@@ -83,7 +83,7 @@ pub struct Args {
     /// Also follow the tutorial of docs/embedding.md in an empty folder, and start its kernel
     #[arg(long)]
     tutorial: bool,
-    /// Also print how much code the core is, and fail above 300 KiB
+    /// Also print how much code the core is, and fail if it is more than it may have
     #[arg(long)]
     size: bool,
     /// x86_64 only: write a disc to this file from which real machines start, and start the

@@ -62,12 +62,6 @@ pub fn init(_: &Boot) -> Vec<u32> {
     Vec::new()
 }
 
-/// First frame and pages of a device's memory, as [`crate::protocol::device`] numbers it.
-pub fn device(which: u64) -> Option<(u64, u64)> {
-    let is_there = which == crate::protocol::device::REGISTERS;
-    is_there.then_some((io::SERIAL_LINE / crate::PAGE, 1))
-}
-
 /// Roots have no kernel half here.
 pub fn fill_root(_: &[AtomicU64]) {}
 

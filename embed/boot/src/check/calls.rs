@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use vellum::SpaceId;
 use vellum::addr::Vpn;
 
-use super::report;
+use super::{device, report};
 use crate::arch::cpu::{self, Cpu};
 use crate::lock::{Once, SpinLock};
 use crate::protocol::{call, count};
@@ -105,8 +105,10 @@ fn translate(space: SpaceId, page: u64) -> u64 {
 }
 
 /// One of these calls of a program in `space`.
-pub fn call(space: SpaceId, number: u64, [first, second, ..]: [u64; 6]) -> Option<u64> {
+pub fn call(space: SpaceId, number: u64, arguments: [u64; 6]) -> Option<u64> {
+    let [first, second, ..] = arguments;
     match number {
+        call::DEVICE => device::map(space, arguments),
         call::PROGRESS => progress(first, second),
         call::AWAIT => await_progress(first, second),
         call::TRANSLATE => Some(translate(space, first)),

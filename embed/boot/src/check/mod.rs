@@ -2,6 +2,9 @@
 
 pub mod calls;
 pub mod defect;
+mod device;
+#[cfg(target_arch = "x86_64")]
+mod display;
 mod path;
 pub mod report;
 

@@ -21,31 +21,6 @@ fn input(port: u16) -> u8 {
     value
 }
 
-/// Address and data of the registers with which PCI functions are set up.
-const CONFIGURATION: (u16, u16) = (0xcf8, 0xcfc);
-
-fn out_wide(port: u16, value: u32) {
-    // SAFETY: as for `out`; functions are told of no memory but their own.
-    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack, nomem)) }
-}
-
-/// A register of the first function in a slot of the first PCI bus; all ones if there is none.
-pub fn read_configuration(slot: u32, register: u8) -> u32 {
-    out_wide(CONFIGURATION.0, 1 << 31 | slot << 11 | u32::from(register));
-    let value: u32;
-    // SAFETY: as for `out`.
-    unsafe {
-        asm!("in eax, dx", in("dx") CONFIGURATION.1, out("eax") value, options(nostack, nomem))
-    }
-    value
-}
-
-/// Sets such a register.
-pub fn write_configuration(slot: u32, register: u8, value: u32) {
-    out_wide(CONFIGURATION.0, 1 << 31 | slot << 11 | u32::from(register));
-    out_wide(CONFIGURATION.1, value);
-}
-
 /// 115,200 baud, 8 bits, no interrupts.
 pub fn init_serial() {
     for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 0xc7), (4, 3)] {

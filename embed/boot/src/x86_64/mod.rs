@@ -7,7 +7,6 @@ pub mod cpu;
 pub mod flush;
 pub mod io;
 mod multiboot2;
-mod pci;
 mod pvh;
 pub mod trap;
 
@@ -44,13 +43,6 @@ pub fn init(boot: &Boot) -> Vec<u32> {
         }
     });
     others
-}
-
-/// First frame and pages of a device's memory, as [`crate::protocol::device`] numbers it.
-pub fn device(which: u64) -> Option<(u64, u64)> {
-    static FINDS: crate::lock::SpinLock<()> = crate::lock::SpinLock::new(());
-    let _guard = FINDS.lock();
-    pci::display(which)
 }
 
 /// Gives a new root the kernel's half.

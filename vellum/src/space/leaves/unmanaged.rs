@@ -2,7 +2,7 @@
 //! embedder keeps for itself.
 //!
 //! Such an entry is a live entry of its table, and nothing else: its frame may have no record, is
-//! counted by nobody, and no reverse mapping knows the entry. So whoever goes over entries asks
+//! counted by nobody, and no reverse mapping knows the entry. So code that goes over entries asks
 //! their region first ([`Traits::UNMANAGED`](crate::space::Traits::UNMANAGED)), or, without one,
 //! whether the frame is managed ([`Vm::managed`]).
 //!

@@ -6,7 +6,7 @@ use vellum::addr::Pfn;
 use vellum::space::{PinError, PinnedPages, UpdateError};
 
 use crate::manager::{Manager, Out, named, page_at};
-use crate::objects::{checked, counted};
+use crate::objects::{bytes_at, counted, room_at};
 use crate::spaces::{Space, access_of};
 use crate::status::Status;
 
@@ -38,9 +38,8 @@ pub unsafe extern "C" fn vellum_memory_read(
     done: *mut usize,
 ) -> Status {
     let read = |manager: &Manager| {
-        let buffer = checked(buffer, bytes)?.cast_mut();
         // SAFETY: the head of the header, and what is asked for above.
-        let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, bytes) };
+        let buffer = unsafe { room_at(buffer, bytes)? };
         let space = manager.vm.space(space.id());
         Ok(match is_forced(rights)? {
             true => space.read_forced(address, buffer)?,
@@ -65,9 +64,8 @@ pub unsafe extern "C" fn vellum_memory_write(
     done: *mut usize,
 ) -> Status {
     let write = |manager: &Manager| {
-        let buffer = checked(buffer, bytes)?;
         // SAFETY: the head of the header, and what is asked for above.
-        let buffer = unsafe { core::slice::from_raw_parts(buffer, bytes) };
+        let buffer = unsafe { bytes_at(buffer, bytes)? };
         let space = manager.vm.space(space.id());
         Ok(match is_forced(rights)? {
             true => space.write_forced(address, buffer)?,
@@ -90,9 +88,8 @@ pub unsafe extern "C" fn vellum_memory_read_string(
     length: *mut usize,
 ) -> Status {
     let read = |manager: &Manager| {
-        let buffer = checked(buffer, bytes)?.cast_mut();
         // SAFETY: the head of the header, and what is asked for above.
-        let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, bytes) };
+        let buffer = unsafe { room_at(buffer, bytes)? };
         let space = manager.vm.space(space.id());
         Ok(space.read_string(address, buffer)?)
     };

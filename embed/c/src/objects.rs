@@ -152,11 +152,36 @@ pub unsafe extern "C" fn vellum_object_resize(
 }
 
 /// Bytes from C, in one piece: nobody has more, and none if there is no place for them.
-pub(crate) fn checked(buffer: *const c_void, bytes: usize) -> Result<*const u8, Status> {
+fn checked(buffer: *const c_void, bytes: usize) -> Result<*const u8, Status> {
     let fits = bytes <= isize::MAX as usize;
     (!buffer.is_null() && fits)
         .then_some(buffer.cast())
         .ok_or(Status::Argument)
+}
+
+/// The bytes of a buffer of C's that is written from.
+///
+/// # Safety
+/// As the head of the header says of pointers; nobody stores there until the call has ended.
+pub(crate) unsafe fn bytes_at<'a>(buffer: *const c_void, bytes: usize) -> Result<&'a [u8], Status> {
+    let buffer = checked(buffer, bytes)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts(buffer, bytes) })
+}
+
+/// The bytes of a buffer of C's that is read to.
+///
+/// # Safety
+/// As the head of the header says of pointers; nobody else uses the buffer until the call has ended,
+/// and it is no memory of a program.
+pub(crate) unsafe fn room_at<'a>(
+    buffer: *mut c_void,
+    bytes: usize,
+) -> Result<&'a mut [u8], Status> {
+    let buffer = checked(buffer, bytes)?.cast_mut();
+    // SAFETY: the caller's promise. What was never written may be read: the buffer is the kernel's
+    // memory, and C has no rule that Rust's compiler could see across the border.
+    Ok(unsafe { core::slice::from_raw_parts_mut(buffer, bytes) })
 }
 
 /// Reads up to `bytes` bytes of an object, from byte `offset` on, into a buffer that nobody
@@ -172,11 +197,8 @@ pub unsafe extern "C" fn vellum_object_read(
     done: *mut usize,
 ) -> Status {
     let read = |manager: &Manager| {
-        let buffer = checked(buffer, bytes)?.cast_mut();
-        // SAFETY: the head of the header, and what is asked for above. What was never
-        // written may be read: the buffer is the kernel's memory, and C has no rule that
-        // Rust's compiler could see across the border.
-        let buffer = unsafe { core::slice::from_raw_parts_mut(buffer, bytes) };
+        // SAFETY: the head of the header, and what is asked for above.
+        let buffer = unsafe { room_at(buffer, bytes)? };
         Ok(manager
             .vm
             .file(object.id())
@@ -200,9 +222,8 @@ pub unsafe extern "C" fn vellum_object_write(
     done: *mut usize,
 ) -> Status {
     let write = |manager: &Manager| {
-        let buffer = checked(buffer, bytes)?;
         // SAFETY: the head of the header, and what is asked for above.
-        let buffer = unsafe { core::slice::from_raw_parts(buffer, bytes) };
+        let buffer = unsafe { bytes_at(buffer, bytes)? };
         Ok(manager
             .vm
             .file(object.id())

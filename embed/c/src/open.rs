@@ -6,7 +6,7 @@ use core::mem::MaybeUninit;
 use vellum::space::{OpenFile as Open, ReadRequest, WriteRequest};
 
 use crate::manager::{Manager, Out, named};
-use crate::objects::{Object, checked, counted};
+use crate::objects::{Object, bytes_at, counted, room_at};
 use crate::status::Status;
 
 /// Words of a `struct vellum_open_file`.
@@ -85,12 +85,8 @@ pub unsafe extern "C" fn vellum_open_read(
     done: *mut usize,
 ) -> Status {
     let read = |manager: &Manager| {
-        let buffer = checked(buffer, bytes)?.cast_mut();
         // SAFETY: the head of the header, and what vellum_object_read() asks for.
-        let (file, buffer) = unsafe {
-            let buffer = core::slice::from_raw_parts_mut(buffer, bytes);
-            (opened(file)?, buffer)
-        };
+        let (buffer, file) = unsafe { (room_at(buffer, bytes)?, opened(file)?) };
         let file = file.on(&manager.vm);
         Ok(file.read(ReadRequest::bytes(offset, &mut [buffer]))?)
     };
@@ -129,12 +125,8 @@ pub unsafe extern "C" fn vellum_object_append(
     done: *mut usize,
 ) -> Status {
     let write = |manager: &Manager| {
-        let buffer = checked(buffer, bytes)?;
         // SAFETY: the head of the header, and what vellum_object_write() asks for.
-        let (buffer, offset) = unsafe {
-            let buffer = core::slice::from_raw_parts(buffer, bytes);
-            (buffer, Out::new(offset))
-        };
+        let (buffer, offset) = unsafe { (bytes_at(buffer, bytes)?, Out::new(offset)) };
         let file = manager.vm.file(object.id());
         let (start, written) = file.write(WriteRequest::append(&[buffer]))?;
         if let Ok(offset) = offset {

@@ -25,18 +25,8 @@ static bool read_page(void *context, uint64_t store, uint64_t index, uint32_t fr
 static enum vellum_status make(const char *design, size_t less)
 {
     static struct vellum_memory memory = {.first_frame = 0, .frames = FRAMES};
-    struct vellum_platform platform = {
-        .size = sizeof platform,
-        .cpus = 1,
-        .nodes = 1,
-        .memory_ranges = 1,
-        .memory = &memory,
-        .direct_map = ram,
-        .pin = pin,
-        .unpin = unpin,
-        .flush = flush,
-        .read_page = read_page,
-    };
+    struct vellum_platform platform = machine_with(&memory);
+    platform.read_page = read_page;
     size_t bytes = vellum_heap_bytes_for_reclaim(&platform);
     EXPECT(bytes > vellum_heap_bytes(&platform));
     heap = malloc(bytes);

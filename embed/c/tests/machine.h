@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "vellum.h"
 
@@ -53,6 +54,23 @@ static void flush(void *context, uint32_t from, const uint64_t *cpus, size_t wor
     (void)cpus;
     (void)words;
     (void)request;
+}
+
+/* The machine, with so much memory, where `ram` is. */
+static struct vellum_platform machine_with(const struct vellum_memory *memory)
+{
+    struct vellum_platform platform;
+    memset(&platform, 0, sizeof platform);
+    platform.size = sizeof platform;
+    platform.cpus = 1;
+    platform.nodes = 1;
+    platform.memory = memory;
+    platform.memory_ranges = 1;
+    platform.direct_map = ram;
+    platform.pin = pin;
+    platform.unpin = unpin;
+    platform.flush = flush;
+    return platform;
 }
 
 #endif

@@ -41,17 +41,7 @@ static struct vellum_memory memory = {.first_frame = 0, .frames = FRAMES};
 
 static void make(const char *design)
 {
-    struct vellum_platform platform;
-    memset(&platform, 0, sizeof platform);
-    platform.size = sizeof platform;
-    platform.cpus = 1;
-    platform.nodes = 1;
-    platform.memory = &memory;
-    platform.memory_ranges = 1;
-    platform.direct_map = ram;
-    platform.pin = pin;
-    platform.unpin = unpin;
-    platform.flush = flush;
+    struct vellum_platform platform = machine_with(&memory);
     platform.read_page = read_page;
     platform.write_page = write_page;
     size_t needed = vellum_heap_bytes_for_reclaim(&platform);

@@ -23,17 +23,7 @@ static void *heap;
 static void boot(const char *design)
 {
     static struct vellum_memory memory = {.first_frame = 0, .frames = FRAMES};
-    struct vellum_platform platform = {
-        .size = sizeof platform,
-        .cpus = 1,
-        .nodes = 1,
-        .memory_ranges = 1,
-        .memory = &memory,
-        .direct_map = ram,
-        .pin = pin,
-        .unpin = unpin,
-        .flush = flush,
-    };
+    struct vellum_platform platform = machine_with(&memory);
     size_t bytes = vellum_heap_bytes(&platform);
     heap = malloc(bytes);
     EXPECT(heap != NULL);

@@ -6,6 +6,8 @@
 use std::error::Error;
 use std::io;
 
+use vellum_engine::EngineError;
+
 /// A command's end other than success.
 ///
 /// It deliberately does not implement [`std::error::Error`]: that is what lets
@@ -37,6 +39,14 @@ impl Failure {
     /// The arguments or the input cannot be used (exit code 2).
     pub fn usage(message: impl Into<String>) -> Self {
         Self::with_code(Self::USAGE, message)
+    }
+
+    /// An engine could not be made: a design that is refused is an argument.
+    pub fn of_engine(error: EngineError) -> Self {
+        match error {
+            EngineError::Design(text) => Self::usage(text),
+            EngineError::Machine(text) => Self::failed(text),
+        }
     }
 
     /// A check was carried out and did not hold (exit code 3).

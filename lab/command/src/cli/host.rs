@@ -203,10 +203,7 @@ pub fn against_core(request: &Request, core: &Core) -> Result<(), Failure> {
     let style = Style::detect(request.quiet);
     let build = |arenas: &Arenas| {
         let engine = arenas.build(&core.design, 0);
-        engine.map_err(|error| match error {
-            vellum_engine::EngineError::Design(text) => Failure::usage(text),
-            vellum_engine::EngineError::Machine(text) => Failure::failed(text),
-        })
+        engine.map_err(Failure::of_engine)
     };
     // A design that does not exist is refused before any time is spent.
     let design = build(&Arenas::new(1, 1, 64 << 20))?.design();

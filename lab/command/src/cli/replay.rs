@@ -292,10 +292,7 @@ struct Session {
 impl Session {
     fn engine(&self) -> Result<Box<dyn Engine>, Failure> {
         let engine = self.arenas.build(&self.args.design, 0);
-        engine.map_err(|error| match error {
-            EngineError::Design(text) => Failure::usage(text),
-            EngineError::Machine(text) => Failure::failed(text),
-        })
+        engine.map_err(Failure::of_engine)
     }
 
     /// Replays, and once more without the recorded faults that the design did not meet, if there

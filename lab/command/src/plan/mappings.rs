@@ -1,7 +1,7 @@
 //! The mappings that a design has made by the time each process of a trace ends.
 
 use vellum_description::PageSize;
-use vellum_engine::{Engine, EngineError, Leaf, Op, Prot, SpaceSlot};
+use vellum_engine::{Engine, Leaf, Op, Prot, SpaceSlot};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 
 use crate::compare::{Arenas, Builder};
@@ -89,10 +89,7 @@ pub fn made_by(
     (style, interrupt): (Style, &Interrupt),
 ) -> Result<Vec<Mappings>, Failure> {
     let arenas = Arenas::new(1, workload.cpus(), ram_bytes);
-    let engine = arenas.build(design, 0).map_err(|error| match error {
-        EngineError::Design(text) => Failure::usage(text),
-        EngineError::Machine(text) => Failure::failed(text),
-    })?;
+    let engine = arenas.build(design, 0).map_err(Failure::of_engine)?;
     let mut progress = Progress::new(style, design, workload.ops(), "operations");
     let [stream] = workload.streams() else {
         return Err(Failure::failed("mappings are asked of one CPU only"));

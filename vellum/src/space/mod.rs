@@ -43,7 +43,7 @@ pub use leaving::advise::Advice;
 pub use leaving::scan::ScanReport;
 pub use life::group::{GroupError, GroupStats};
 pub use path::access::UpdateError;
-pub use regions::map::{MapRequest, Placement, Source};
+pub use regions::map_request::{MapRequest, Placement, Source};
 pub use regions::maps::MapEntry;
 pub use regions::remap::{RemapPlacement, Remapped};
 pub use state::account::{Limits, Rss, SpaceStats};

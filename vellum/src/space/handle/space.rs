@@ -11,7 +11,7 @@ use crate::space::leaving::advise::Advice;
 use crate::space::leaving::scan::ScanReport;
 use crate::space::life::group::GroupError;
 use crate::space::path::access::{Rights, UpdateError};
-use crate::space::regions::map::MapRequest;
+use crate::space::regions::map_request::MapRequest;
 use crate::space::regions::maps::MapEntry;
 use crate::space::regions::remap::{RemapPlacement, Remapped};
 use crate::space::state::account::{Limits, SpaceStats};

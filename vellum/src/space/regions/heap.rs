@@ -1,7 +1,7 @@
 //! The heap (brk) and stack growth.
 
 use super::limits::Change;
-use super::map::{MapRequest, Placement};
+use super::map_request::{MapRequest, Placement};
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;

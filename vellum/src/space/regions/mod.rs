@@ -4,6 +4,7 @@ pub(super) mod change;
 pub(super) mod heap;
 pub(super) mod limits;
 pub(super) mod map;
+pub(super) mod map_request;
 pub(super) mod maps;
 pub(super) mod mlock;
 pub(super) mod protect;

@@ -126,6 +126,16 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_MAP_ON_FAULT 64
 
 /*
+ Nothing is charged of what is promised before it is used, unless vellum_commit_never() says so.
+ */
+#define VELLUM_MAP_NO_RESERVE 2048
+
+/*
+ Its pages are charged with `commit=`; in `struct vellum_region` only.
+ */
+#define VELLUM_MAP_COMMITTED 4096
+
+/*
  In the highest gap that is wide enough.
  */
 #define VELLUM_ANYWHERE 0
@@ -310,6 +320,10 @@ enum vellum_status {
    mapped so is.
    */
   VELLUM_STATUS_UNMANAGED,
+  /*
+   More memory would be promised than may be.
+   */
+  VELLUM_STATUS_COMMIT_LIMIT,
 };
 
 /*
@@ -626,9 +640,17 @@ struct vellum_limits {
    */
   uint64_t locked_bytes;
   /*
+   Bytes of all regions together that are private, can be written and are no stack.
+   */
+  uint64_t data_bytes;
+  /*
    Regions.
    */
   uint32_t regions;
+  /*
+   Whether what vellum_commit_never() reserves for administrators is for the space, too.
+   */
+  bool is_admin;
 };
 
 /*
@@ -797,6 +819,14 @@ struct vellum_group_stats {
    */
   uint64_t failures;
   /*
+   Bytes that its spaces are promised, with the shared memory made for it; with `commit=`.
+   */
+  uint64_t committed_bytes;
+  /*
+   Most of that; UINT64_MAX if there is no limit.
+   */
+  uint64_t commit_limit_bytes;
+  /*
    Spaces that belong to it.
    */
   uint32_t spaces;
@@ -830,6 +860,14 @@ struct vellum_space_stats {
    Pages of all locked regions together, in memory or not.
    */
   uint64_t locked_pages;
+  /*
+   Pages of all regions together that are private, can be written and are no stack.
+   */
+  uint64_t data_pages;
+  /*
+   Pages of private memory that are charged with `commit=`.
+   */
+  uint64_t committed_pages;
   /*
    Bytes of page tables, with the root.
    */
@@ -904,6 +942,14 @@ struct vellum_stats {
    Spaces that ended.
    */
   uint64_t exits;
+  /*
+   Pages promised with `commit=` (Committed_AS).
+   */
+  uint64_t committed_pages;
+  /*
+   Pages that may be promised (CommitLimit), if that is what is refused.
+   */
+  uint64_t commit_limit_pages;
 };
 
 /*
@@ -1490,6 +1536,36 @@ enum vellum_status vellum_group_join(struct vellum *vm,
 enum vellum_status vellum_group_stats_get(struct vellum *vm,
                                           struct vellum_group group,
                                           struct vellum_group_stats *stats);
+
+/*
+ Limits what the spaces of a group may be promised together, with the shared memory that they
+ make (UINT64_MAX: no limit); what is more is refused with VELLUM_STATUS_COMMIT_LIMIT. Needs a
+ design with `commit=`.
+ */
+enum vellum_status vellum_group_commit_limit_set(struct vellum *vm,
+                                                 struct vellum_group group,
+                                                 uint64_t limit_bytes);
+
+/*
+ Refuses from now on what alone asks for more than there are frames and swap slots
+ (`vm.overcommit_memory` 0). Needs a design with `commit=`, as do the other policies.
+ */
+enum vellum_status vellum_commit_heuristic(struct vellum *vm);
+
+/*
+ Refuses no promise from now on (1).
+ */
+enum vellum_status vellum_commit_always(struct vellum *vm);
+
+/*
+ Refuses from now on what would have been promised in all above so many bytes and those of swap
+ (2). Of these `admin_reserve_bytes` are for spaces that are an administrator's alone, and a space
+ leaves `user_reserve_bytes`, or a 32nd of its own size if that is less.
+ */
+enum vellum_status vellum_commit_never(struct vellum *vm,
+                                       uint64_t most_bytes,
+                                       uint64_t admin_reserve_bytes,
+                                       uint64_t user_reserve_bytes);
 
 /*
  Takes `1 << order` frames in a row, aligned to as many; `order` is 10 at most. `first` gets

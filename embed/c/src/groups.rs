@@ -1,8 +1,11 @@
 //! Groups of spaces that have a limit together.
 
+use vellum::addr::Vpn;
+use vellum::frame::{CommitLimits, CommitPolicy, CommitShare};
 use vellum::platform::GroupId;
 use vellum::space::GroupError;
 
+use crate::Paging;
 use crate::manager::{Manager, Out, named, pages_of};
 use crate::regions::bytes_of;
 use crate::spaces::Space;
@@ -40,6 +43,10 @@ pub struct GroupStats {
     pub limit_hits: u64,
     /// Calls that failed because no page of it could leave.
     pub failures: u64,
+    /// Bytes that its spaces are promised, with the shared memory made for it; with `commit=`.
+    pub committed_bytes: u64,
+    /// Most of that; UINT64_MAX if there is no limit.
+    pub commit_limit_bytes: u64,
     /// Spaces that belong to it.
     pub spaces: u32,
 }
@@ -67,6 +74,7 @@ impl From<GroupError> for Status {
             GroupError::NoGroup => Status::NoGroup,
             GroupError::NoSpace => Status::NoSpace,
             GroupError::InUse => Status::InUse,
+            GroupError::NotCounted => Status::NotInDesign,
         }
     }
 }
@@ -153,9 +161,71 @@ pub unsafe extern "C" fn vellum_group_stats_get(
             reclaimed_bytes: bytes_of(stats.reclaimed),
             limit_hits: stats.limit_hits,
             failures: stats.failures,
+            committed_bytes: bytes_of(stats.committed),
+            commit_limit_bytes: bytes_of_limit(stats.commit_limit),
             spaces: stats.spaces,
         });
         Ok(())
     };
     Status::of(get())
+}
+
+/// Limits what the spaces of a group may be promised together, with the shared memory that they
+/// make (UINT64_MAX: no limit); what is more is refused with VELLUM_STATUS_COMMIT_LIMIT. Needs a
+/// design with `commit=`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_group_commit_limit_set(
+    vm: *mut Manager,
+    group: Group,
+    limit_bytes: u64,
+) -> Status {
+    let set = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        let limit = limit_of(limit_bytes)?;
+        Ok(manager.vm.group(group.id()).set_commit_limit(limit)?)
+    };
+    Status::of(set())
+}
+
+fn set_policy(vm: *mut Manager, policy: CommitPolicy) -> Status {
+    let set = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        let root = manager.vm.group(GroupId::ROOT);
+        Ok(root.set_commit_policy(policy)?)
+    };
+    Status::of(set())
+}
+
+/// Refuses from now on what alone asks for more than there are frames and swap slots
+/// (`vm.overcommit_memory` 0). Needs a design with `commit=`, as do the other policies.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_commit_heuristic(vm: *mut Manager) -> Status {
+    set_policy(vm, CommitPolicy::Heuristic)
+}
+
+/// Refuses no promise from now on (1).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_commit_always(vm: *mut Manager) -> Status {
+    set_policy(vm, CommitPolicy::Always)
+}
+
+/// Refuses from now on what would have been promised in all above so many bytes and those of swap
+/// (2). Of these `admin_reserve_bytes` are for spaces that are an administrator's alone, and a space
+/// leaves `user_reserve_bytes`, or a 32nd of its own size if that is less.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_commit_never(
+    vm: *mut Manager,
+    most_bytes: u64,
+    admin_reserve_bytes: u64,
+    user_reserve_bytes: u64,
+) -> Status {
+    let pages = |bytes| Vpn::of::<Paging>(bytes).0;
+    let limits = CommitLimits {
+        most: CommitShare::Pages(pages(most_bytes)),
+        admin_reserve: pages(admin_reserve_bytes),
+        user_reserve: pages(user_reserve_bytes),
+    };
+    set_policy(vm, CommitPolicy::Never(limits))
 }

@@ -43,6 +43,10 @@ pub const VELLUM_MAP_SEALED: u32 = 16;
 pub const VELLUM_MAP_FRAMES: u32 = 32;
 /// Faults make the entries of VELLUM_MAP_FRAMES; in requests only.
 pub const VELLUM_MAP_ON_FAULT: u32 = 64;
+/// Nothing is charged of what is promised before it is used, unless vellum_commit_never() says so.
+pub const VELLUM_MAP_NO_RESERVE: u32 = 2048;
+/// Its pages are charged with `commit=`; in `struct vellum_region` only.
+pub const VELLUM_MAP_COMMITTED: u32 = 4096;
 
 /// In the highest gap that is wide enough.
 pub const VELLUM_ANYWHERE: u32 = 0;
@@ -126,8 +130,12 @@ pub struct Limits {
     pub stack_gap_bytes: u64,
     /// Bytes of all locked regions together.
     pub locked_bytes: u64,
+    /// Bytes of all regions together that are private, can be written and are no stack.
+    pub data_bytes: u64,
     /// Regions.
     pub regions: u32,
+    /// Whether what vellum_commit_never() reserves for administrators is for the space, too.
+    pub is_admin: bool,
 }
 
 pub(crate) fn bits_of(prot: Prot) -> u32 {
@@ -166,7 +174,9 @@ fn remap_placement_of(number: u32, address: u64) -> Result<RemapPlacement, Statu
 /// All rights.
 const RIGHTS: u32 = VELLUM_PROT_READ | VELLUM_PROT_WRITE | VELLUM_PROT_EXECUTE;
 
-const FLAGS: [(u32, Traits); 6] = [
+const FLAGS: [(u32, Traits); 8] = [
+    (VELLUM_MAP_NO_RESERVE, Traits::NO_RESERVE),
+    (VELLUM_MAP_COMMITTED, Traits::COMMITTED),
     (VELLUM_MAP_SHARED, Traits::SHARED),
     (VELLUM_MAP_GROWS_DOWN, Traits::GROWS_DOWN),
     (VELLUM_MAP_HEAP, Traits::HEAP),
@@ -176,7 +186,8 @@ const FLAGS: [(u32, Traits); 6] = [
 ];
 
 /// Flags that a request may have.
-const REQUESTED: u32 = VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN | VELLUM_MAP_LOCKED | FRAMES;
+const REQUESTED: u32 =
+    VELLUM_MAP_SHARED | VELLUM_MAP_GROWS_DOWN | VELLUM_MAP_LOCKED | VELLUM_MAP_NO_RESERVE | FRAMES;
 /// Those that say what it shows.
 const FRAMES: u32 = VELLUM_MAP_FRAMES | VELLUM_MAP_ON_FAULT;
 
@@ -470,6 +481,8 @@ pub unsafe extern "C" fn vellum_limits_set(
             stack_pages: pages(limits.stack_bytes),
             stack_gap_pages: pages(limits.stack_gap_bytes),
             locked_pages: pages(limits.locked_bytes),
+            data_pages: pages(limits.data_bytes),
+            is_admin: limits.is_admin,
         };
         Ok(manager.vm.space(space.id()).set_limits(limits)?)
     };

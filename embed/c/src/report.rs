@@ -22,6 +22,10 @@ pub struct SpaceStats {
     pub mapped_pages: u64,
     /// Pages of all locked regions together, in memory or not.
     pub locked_pages: u64,
+    /// Pages of all regions together that are private, can be written and are no stack.
+    pub data_pages: u64,
+    /// Pages of private memory that are charged with `commit=`.
+    pub committed_pages: u64,
     /// Bytes of page tables, with the root.
     pub table_bytes: u64,
     /// Regions.
@@ -62,6 +66,10 @@ pub struct Stats {
     pub forks: u64,
     /// Spaces that ended.
     pub exits: u64,
+    /// Pages promised with `commit=` (Committed_AS).
+    pub committed_pages: u64,
+    /// Pages that may be promised (CommitLimit), if that is what is refused.
+    pub commit_limit_pages: u64,
 }
 
 /// What an audit counted.
@@ -100,6 +108,8 @@ pub unsafe extern "C" fn vellum_space_stats_get(
             zero_pages: stats.rss.zero,
             mapped_pages: stats.pages,
             locked_pages: stats.locked,
+            data_pages: stats.data,
+            committed_pages: stats.committed,
             table_bytes: stats.table_bytes,
             regions: stats.regions,
             users: stats.users,
@@ -116,7 +126,7 @@ pub unsafe extern "C" fn vellum_stats_get(vm: *mut Manager, stats: *mut Stats) -
         // SAFETY: the head of the header.
         let (manager, out) = unsafe { (named(vm)?, Out::new(stats)?) };
         let stats = manager.vm.stats();
-        let (events, frames) = (stats.events, stats.frames);
+        let (events, frames, commit) = (stats.events, stats.frames, stats.commit);
         out.set(Stats {
             frames: frames.total,
             free_frames: frames.total - frames.used(),
@@ -132,6 +142,8 @@ pub unsafe extern "C" fn vellum_stats_get(vm: *mut Manager, stats: *mut Stats) -
             lost_objects: events.lost_objects,
             forks: events.forks,
             exits: events.exits,
+            committed_pages: commit.committed,
+            commit_limit_pages: commit.limit,
         });
         Ok(())
     };

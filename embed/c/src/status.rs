@@ -71,6 +71,8 @@ pub enum Status {
     /// The memory is none that the manager manages (VELLUM_MAP_FRAMES), or a frame that was to be
     /// mapped so is.
     Unmanaged,
+    /// More memory would be promised than may be.
+    CommitLimit,
 }
 
 impl Status {
@@ -79,7 +81,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 29] = [
+    const ALL: [Status; 30] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -109,6 +111,7 @@ impl Status {
         Status::Rights,
         Status::Sealed,
         Status::Unmanaged,
+        Status::CommitLimit,
     ];
 
     fn text(self) -> &'static CStr {
@@ -142,6 +145,7 @@ impl Status {
             Status::Rights => c"the mapping may not get these rights",
             Status::Sealed => c"part of the range is sealed",
             Status::Unmanaged => c"whether the manager manages the frames does not fit",
+            Status::CommitLimit => c"more memory would be promised than may be",
         }
     }
 }
@@ -182,6 +186,7 @@ impl From<MapError> for Status {
             MapError::Pinned | MapError::Loaded => Status::Busy,
             MapError::OutOfMemory => Status::OutOfMemory,
             MapError::GroupLimit(_) => Status::GroupLimit,
+            MapError::CommitLimit => Status::CommitLimit,
         }
     }
 }
@@ -194,6 +199,7 @@ impl From<FileError> for Status {
             FileError::Full => Status::Full,
             FileError::OutOfMemory => Status::OutOfMemory,
             FileError::GroupLimit(_) => Status::GroupLimit,
+            FileError::CommitLimit => Status::CommitLimit,
             FileError::Io => Status::Io,
             FileError::Pinned => Status::Busy,
         }

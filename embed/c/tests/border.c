@@ -398,7 +398,8 @@ static void arguments_that_are_none(void)
     struct vellum_space_stats space_stats;
     struct vellum_audit audit;
     struct vellum_collapsed collapsed;
-    struct vellum_limits limits = {.bytes = 16 * PAGE, .locked_bytes = PAGE, .regions = 3};
+    struct vellum_limits limits = {
+        .bytes = 16 * PAGE, .locked_bytes = PAGE, .data_bytes = 16 * PAGE, .regions = 3};
     uint64_t at, place;
     uint32_t first;
     unsigned char bytes[8] = {0};

@@ -168,6 +168,61 @@ static void what_is_no_group_is_refused(void)
     shut_down();
 }
 
+static void no_more_is_promised_than_may_be(void)
+{
+    struct vellum_space space, child;
+    struct vellum_group group;
+    struct vellum_region region;
+    struct vellum_stats all;
+    uint64_t address;
+    struct vellum_map_request request = {
+        .bytes = 16 * PAGE,
+        .prot = VELLUM_PROT_READ | VELLUM_PROT_WRITE,
+    };
+    struct vellum_limits limits = {.bytes = UINT64_MAX, .regions = 100, .data_bytes = 40 * PAGE};
+    DO(make("", 0));
+    ANSWERS(NOT_IN_DESIGN, vellum_commit_always(vm));
+    ANSWERS(NOT_IN_DESIGN, vellum_group_commit_limit_set(vm, root, PAGE));
+    shut_down();
+    DO(make("reclaim=on,groups=on,commit=never", 0));
+    DO(vellum_commit_never(vm, 40 * PAGE, 4 * PAGE, 0));
+    DO(vellum_space_create(vm, &space));
+    DO(vellum_map(vm, space, &request, &address));
+    DO(vellum_region_at(vm, space, address, &region));
+    EXPECT(region.flags == VELLUM_MAP_COMMITTED);
+    DO(vellum_stats_get(vm, &all));
+    EXPECT(all.committed_pages == 16 && all.commit_limit_pages == 40);
+    DO(vellum_fork(vm, space, &child));
+    ANSWERS(COMMIT_LIMIT, vellum_fork(vm, space, &child));
+    request.bytes = 5 * PAGE;
+    ANSWERS(COMMIT_LIMIT, vellum_map(vm, space, &request, &address));
+    limits.is_admin = true;
+    DO(vellum_limits_set(vm, space, &limits));
+    DO(vellum_map(vm, space, &request, &address));
+    DO(vellum_exit(vm, child, NULL));
+    request.bytes = 20 * PAGE;
+    ANSWERS(LIMIT, vellum_map(vm, space, &request, &address));
+
+    DO(vellum_commit_heuristic(vm));
+    DO(vellum_group_create(vm, UINT64_MAX, &group));
+    DO(vellum_group_join(vm, space, group));
+    EXPECT(stats(group).committed_bytes == 21 * PAGE);
+    EXPECT(stats(group).commit_limit_bytes == UINT64_MAX);
+    DO(vellum_group_commit_limit_set(vm, group, 25 * PAGE));
+    request.bytes = 5 * PAGE;
+    ANSWERS(COMMIT_LIMIT, vellum_map(vm, space, &request, &address));
+    request.flags = VELLUM_MAP_NO_RESERVE;
+    DO(vellum_map(vm, space, &request, &address));
+    DO(vellum_region_at(vm, space, address, &region));
+    EXPECT(region.flags == VELLUM_MAP_NO_RESERVE);
+    ANSWERS(NO_GROUP, vellum_group_commit_limit_set(vm, root, PAGE));
+    DO(vellum_exit(vm, space, NULL));
+    DO(vellum_stats_get(vm, &all));
+    EXPECT(all.committed_pages == 0);
+    DO(vellum_group_end(vm, group));
+    shut_down();
+}
+
 int main(void)
 {
     ram = aligned_alloc(PAGE, FRAMES * PAGE);
@@ -175,6 +230,7 @@ int main(void)
     a_group_has_no_more_than_its_limit();
     pages_of_files_leave_at_the_limit();
     what_is_no_group_is_refused();
+    no_more_is_promised_than_may_be();
     puts("groups have what they may have");
     return 0;
 }

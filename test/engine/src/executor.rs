@@ -59,7 +59,7 @@ pub(crate) fn file_error(error: FileError) -> OpError {
         FileError::NoObject | FileError::NoMount => OpError::BadFile,
         FileError::TooLarge | FileError::Pinned => OpError::Invalid,
         FileError::NoData => OpError::PastEnd,
-        FileError::Full | FileError::OutOfMemory => OpError::OutOfMemory,
+        FileError::Full | FileError::OutOfMemory | FileError::CommitLimit => OpError::OutOfMemory,
         FileError::GroupLimit(_) => OpError::GroupLimit,
         FileError::Io => OpError::Io,
     }
@@ -80,7 +80,7 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         | MapError::Managed
         | MapError::Pinned
         | MapError::Loaded => OpError::Invalid,
-        MapError::Limit | MapError::OutOfMemory => OpError::OutOfMemory,
+        MapError::Limit | MapError::OutOfMemory | MapError::CommitLimit => OpError::OutOfMemory,
         MapError::GroupLimit(_) => OpError::GroupLimit,
     }
 }

@@ -14,10 +14,10 @@ mod tests;
 #[cfg(feature = "published")]
 pub use crate::published::presets::{PRESETS, Preset};
 pub use tables::{
-    AccessMarks, BlockFlags, BuddyCheck, Design, Di, FaultLock, FileHuge, FileIo, FlagUpdates,
-    Folio, ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging, PageLocking, PmapLock,
-    PvAlloc, PvLock, PvLru, QuickLevels, QuickMark, QuickNode, RegionIndex, Rmap, Superpages,
-    TableFormat, TableSource, UserTables, ZoneCache,
+    AccessMarks, BlockFlags, BuddyCheck, CommitMode, Design, Di, FaultLock, FileHuge, FileIo,
+    FlagUpdates, Folio, ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging,
+    PageLocking, PmapLock, PvAlloc, PvLock, PvLru, QuickLevels, QuickMark, QuickNode, RegionIndex,
+    Rmap, Superpages, TableFormat, TableSource, UserTables, ZoneCache,
 };
 
 use alloc::format;
@@ -182,6 +182,7 @@ impl Design {
                 "superpage=, huge=, filehuge= or folio=",
             ),
             (self.reclaim && !parts.reclaim, "reclaim=on"),
+            (self.commit != CommitMode::Off && !parts.commit, "commit="),
         ]
         .into_iter()
         .find_map(|(is_missing, option)| is_missing.then_some(option))

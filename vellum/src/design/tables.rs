@@ -393,6 +393,21 @@ choices! {
     Early "early";
 }
 
+choices! {
+    /// What is refused when memory is promised: `commit=`. [`CommitPolicy`](crate::frame::CommitPolicy)
+    /// says more of each, and can be changed while the manager runs.
+    #[non_exhaustive]
+    CommitMode;
+    /// Nothing, and nothing is counted.
+    Off "off";
+    /// A call that alone asks for more than there is.
+    Heuristic "heuristic";
+    /// Nothing.
+    Always "always";
+    /// What exceeds half of the frames, and swap.
+    Never "never";
+}
+
 /// A switch.
 impl Values for bool {
     const ALL: &'static [bool] = &[true, false];
@@ -582,6 +597,9 @@ options! {
     "groups" groups: bool = "off", only with "reclaim" = ["on"], set by embedders;
         "reclaim: whether spaces can be in groups, each with a limit of what it is charged for";
         "memory control groups (Singh and Emelyanov 2008)";
+    "commit" commit: CommitMode = "off", set by embedders;
+        "whether memory is counted that was promised and may not be used yet, and what is refused";
+        "vm.overcommit_memory (Cox 2002, Linux 2.5.30); heuristic and always existed in 2.4";
     "fileio" file_io: FileIo = "runs", published &["pages"];
         "whether files are read and written in runs of pages, or page by page under page locks";
         "the write path of tmpfs until 2014 (Gorman 2014)";

@@ -10,6 +10,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use super::commit::Commit;
 use super::cpu::CpuFrames;
 use super::dirty::DirtyPages;
 use super::group::Groups;
@@ -65,6 +66,8 @@ pub struct PhysicalMemory<P: Machine> {
     pub(crate) counts_dirty: bool,
     /// Who is charged for frames, if there are groups.
     pub(super) groups: Option<Arc<Groups>>,
+    /// What has been promised, if somebody counts.
+    pub(super) commit: Option<Box<Commit>>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     pub(super) shortage: CachePadded<AtomicU32>,
@@ -175,6 +178,7 @@ impl<P: Machine> PhysicalMemory<P> {
             dirty: None,
             counts_dirty: false,
             groups: None,
+            commit: None,
             shortage: CachePadded(AtomicU32::new(0)),
             platform,
             table,

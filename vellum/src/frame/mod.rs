@@ -136,6 +136,7 @@ mod alloc;
 pub(crate) mod audit;
 pub(crate) mod buddy;
 mod charge;
+mod commit;
 mod content;
 pub(crate) mod cpu;
 mod dirty;
@@ -167,6 +168,8 @@ pub(crate) mod zones;
 mod tests;
 
 pub use charge::NoPage;
+pub(crate) use commit::{Commit, Committer};
+pub use commit::{CommitLimits, CommitPolicy, CommitShare, CommitStats};
 pub(crate) use group::Groups;
 pub use keeper::Keeper;
 #[cfg(feature = "published")]

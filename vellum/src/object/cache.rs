@@ -26,7 +26,7 @@ use crate::sync::{Pin, SeqCount, Turn, bytes};
 pub enum CacheError {
     /// No frame or node could be had.
     OutOfMemory,
-    /// The object's mount has as many pages as it may.
+    /// The object's mount has as many pages as it may, or no more may be promised.
     Full,
     /// The group that would be charged has as many pages as it may.
     GroupLimit(GroupId),
@@ -36,7 +36,9 @@ impl fmt::Display for CacheError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CacheError::OutOfMemory => fmt::Display::fmt(&OutOfMemory, f),
-            CacheError::Full => f.write_str("the mount has as many pages as it may"),
+            CacheError::Full => {
+                f.write_str("the mount has as many pages as it may, or as may be promised")
+            }
             CacheError::GroupLimit(group) => fmt::Display::fmt(&NoPage::GroupLimit(*group), f),
         }
     }
@@ -201,6 +203,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         };
         object.store.store(store, Ordering::Relaxed);
         object.huge.store(0, Ordering::Relaxed);
+        object.end_commit();
         object.size.store(size, Ordering::Relaxed);
         let part = size & (memory.frame_size() as u64 - 1);
         let pages = (size >> memory.frame_shift()) + u64::from(part != 0);
@@ -245,6 +248,13 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     #[must_use]
     pub fn release(&self, handle: u32) -> bool {
         self.get(handle).users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The object that was just made is to be none: nobody else has found it.
+    pub(crate) fn unmake(&self, pin: &Pin<'_>, handle: u32) {
+        let last = self.release(handle);
+        debug_assert!(last, "an object that was just made has another user");
+        self.retire(pin, handle);
     }
 
     /// Makes the memory of an object without users, regions or pages reusable.
@@ -400,7 +410,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         payer: GroupId,
     ) -> Result<Option<CachedPage>, CacheError> {
         let object = self.get(handle);
-        if self.charge(object, 1) == 0 {
+        if self.charge(memory, pin, object, 1) == 0 {
             return Err(CacheError::Full);
         }
         let zeroed = !object.is_file();
@@ -416,7 +426,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             }
             Err(error) => Err(error),
         };
-        let page = page.inspect_err(|_| self.uncharge(object, 1))?;
+        let page = page.inspect_err(|_| self.uncharge(memory, pin, object, 1))?;
         if let Err(error) = self.prepare_insert(memory, pin, object, index) {
             self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());
@@ -509,7 +519,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             );
             object.count_cached(-1);
         }
-        self.uncharge(object, 1);
+        self.uncharge(memory, pin, object, 1);
         memory.frame(page).set_owner(0);
     }
 

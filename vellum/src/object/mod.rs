@@ -136,6 +136,7 @@ use core::mem::offset_of;
 
 use crate::addr::Pfn;
 use crate::frame::Site;
+use crate::platform::GroupId;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
@@ -213,6 +214,10 @@ pub struct Object<S = ()> {
     link: AtomicU32,
     /// [`HUGE`], [`NOT_HUGE`], or 0.
     huge: AtomicU32,
+    /// The group that is charged for its length, if it is (`commit=`).
+    committer: AtomicU32,
+    /// For how many pages, and 1; or 0.
+    committed: AtomicU64,
     second_line: NextLine,
     /// Length in pages.
     pages: Length,
@@ -272,6 +277,8 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             mount: AtomicU32::new(0),
             link: AtomicU32::new(0),
             huge: AtomicU32::new(0),
+            committer: AtomicU32::new(0),
+            committed: AtomicU64::new(0),
             second_line: NextLine,
             pages: Length::default(),
             size: AtomicU64::new(0),
@@ -353,6 +360,29 @@ impl<S> Object<S> {
     pub(crate) fn set_huge(&self, huge: Option<bool>) {
         let word = huge.map_or(0, |huge| if huge { HUGE } else { NOT_HUGE });
         self.huge.store(word, Ordering::Relaxed);
+    }
+
+    /// Which group is charged for its length, and for how many pages, if one is.
+    pub(crate) fn commit(&self) -> Option<(GroupId, u64)> {
+        let pages = self.committed.load(Ordering::Relaxed).checked_sub(1)?;
+        let group = GroupId::from_bits(self.committer.load(Ordering::Relaxed));
+        Some((group, pages))
+    }
+
+    /// From now on one is.
+    pub(crate) fn begin_commit(&self, group: GroupId, pages: u64) {
+        self.committer.store(group.to_bits(), Ordering::Relaxed);
+        self.set_committed(pages);
+    }
+
+    /// It is for so many pages.
+    pub(crate) fn set_committed(&self, pages: u64) {
+        self.committed.store(pages + 1, Ordering::Relaxed);
+    }
+
+    /// None is any more.
+    pub(crate) fn end_commit(&self) {
+        self.committed.store(0, Ordering::Relaxed);
     }
 
     /// Pages that were written through the page cache since the backing store took

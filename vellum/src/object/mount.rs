@@ -5,8 +5,8 @@
 //! them when nothing is under way. An object without a mount writes nothing here.
 
 use super::{Object, Objects};
-use crate::frame::{OutOfMemory, PhysicalMemory, Site};
-use crate::platform::Platform;
+use crate::frame::{Committer, OutOfMemory, PhysicalMemory, Site};
+use crate::platform::{GroupId, Platform};
 use crate::slab::{Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::users::join;
@@ -195,28 +195,74 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// Charges the object's mount with as many of `pages` as it allows, before they
     /// enter the cache; returns how many, which is all without a mount.
     #[inline]
-    pub(crate) fn charge(&self, object: &Object<S>, pages: u64) -> u64 {
+    pub(crate) fn charge<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        pages: u64,
+    ) -> u64 {
         match object.mount.load(Ordering::Relaxed) {
             0 => pages,
-            mount => self.mount(mount).charge(pages),
+            mount => Self::charge_mount(memory, pin, self.mount(mount), pages),
         }
     }
 
+    /// Files in a mount are promised page by page, and not by their length.
+    fn charge_mount<P: Platform>(
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        mount: &MountRecord,
+        pages: u64,
+    ) -> u64 {
+        let granted = mount.charge(pages);
+        let Some(commit) = memory.commit() else {
+            return granted;
+        };
+        let who = Committer {
+            group: GroupId::ROOT,
+            reserve: commit.reserve(false, || 0),
+        };
+        // One page is more than none for who can go on with it.
+        let promised = [granted, granted.min(1)];
+        let promised = promised
+            .into_iter()
+            .find(|&pages| commit.charge(pin, who, pages));
+        let promised = promised.unwrap_or(0);
+        mount.used.fetch_sub(granted - promised, Ordering::Relaxed);
+        promised
+    }
+
     /// The same for all of them or none. Returns whether it allows them.
-    pub(crate) fn charge_all(&self, object: &Object<S>, pages: u64) -> bool {
-        let granted = self.charge(object, pages);
+    pub(crate) fn charge_all<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        pages: u64,
+    ) -> bool {
+        let granted = self.charge(memory, pin, object, pages);
         if granted < pages {
-            self.uncharge(object, granted);
+            self.uncharge(memory, pin, object, granted);
         }
         granted == pages
     }
 
     /// Pages left the cache, or did not enter it.
     #[inline]
-    pub(crate) fn uncharge(&self, object: &Object<S>, pages: u64) {
+    pub(crate) fn uncharge<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        pages: u64,
+    ) {
         let mount = object.mount.load(Ordering::Relaxed);
         if mount != 0 && pages != 0 {
             self.mount(mount).used.fetch_sub(pages, Ordering::Relaxed);
+            if let Some(commit) = memory.commit() {
+                commit.uncharge(pin, GroupId::ROOT, pages);
+            }
         }
     }
 

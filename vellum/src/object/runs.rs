@@ -107,7 +107,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         frames: &mut [Pfn],
     ) -> Result<usize, CacheError> {
         let object = self.get(handle);
-        let granted = self.charge(object, frames.len() as u64);
+        let granted = self.charge(memory, pin, object, frames.len() as u64);
         if granted == 0 {
             return Err(CacheError::Full);
         }
@@ -124,7 +124,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             }
             count += 1;
         }
-        self.uncharge(object, granted - count as u64);
+        self.uncharge(memory, pin, object, granted - count as u64);
         match count {
             0 => Err(refused.into()),
             _ => Ok(count),
@@ -139,7 +139,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         handle: u32,
         frames: &[Pfn],
     ) {
-        self.uncharge(self.get(handle), frames.len() as u64);
+        self.uncharge(memory, pin, self.get(handle), frames.len() as u64);
         for &frame in frames {
             self.give_back(memory, pin, handle, frame);
         }
@@ -248,6 +248,6 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         for &page in pages {
             memory.frame(page).set_owner(0);
         }
-        self.uncharge(object, gone as u64);
+        self.uncharge(memory, pin, object, gone as u64);
     }
 }

@@ -82,8 +82,9 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// Takes pages of `range` out that are in swap, those of one node of the tree at most:
     /// their slots. Returns how many there were; 0 if there is none left.
-    pub(crate) fn take_slots(
+    pub(crate) fn take_slots<P: Platform>(
         &self,
+        memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         object: &Object<S>,
         range: Range<u64>,
@@ -107,7 +108,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             object.count_swapped(-(count as i64));
             from = end;
         }
-        self.uncharge(object, count as u64);
+        self.uncharge(memory, pin, object, count as u64);
         count
     }
 }

@@ -27,6 +27,11 @@ impl GroupId {
         self.0 as usize % GroupId::MOST
     }
 
+    /// Which group in its place it is, as far as 20 bits tell. Never 0.
+    pub(crate) const fn generation(self) -> u32 {
+        self.0 / GroupId::MOST as u32 % ((1 << 20) - 1) + 1
+    }
+
     /// The name of the next group in the same place, or of the first.
     pub(crate) const fn next(self, place: usize) -> GroupId {
         let most = GroupId::MOST as u32;

@@ -16,6 +16,7 @@ pub struct Parts {
     pub(crate) superpages: bool,
     pub(crate) reclaim: bool,
     pub(crate) swap: bool,
+    pub(crate) commit: bool,
 }
 
 impl Parts {
@@ -25,6 +26,7 @@ impl Parts {
         superpages: true,
         reclaim: true,
         swap: true,
+        commit: true,
     };
 
     /// What every manager needs.
@@ -33,6 +35,7 @@ impl Parts {
         superpages: false,
         reclaim: false,
         swap: false,
+        commit: false,
     };
 
     /// And lists of frames, and of pages of files, as published kernels kept them:
@@ -68,5 +71,14 @@ impl Parts {
     #[must_use]
     pub const fn with_swap(self) -> Parts {
         Parts { swap: true, ..self }
+    }
+
+    /// And commit accounting: `commit=heuristic`, `commit=always`, `commit=never`.
+    #[must_use]
+    pub const fn with_commit(self) -> Parts {
+        Parts {
+            commit: true,
+            ..self
+        }
     }
 }

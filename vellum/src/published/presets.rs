@@ -23,12 +23,12 @@ pub struct Preset {
 /// default.
 macro_rules! no_files {
     () => {
-        ",fileio=runs,framelists=runs,reclaim=off"
+        ",fileio=runs,framelists=runs,reclaim=off,commit=off"
     };
 }
 
-// All have `reclaim=off`: they reclaimed, but what is published of them was measured with memory
-// enough.
+// All have `reclaim=off` and `commit=off`: they had both, but what is published of them was measured
+// with memory enough.
 
 // All have `faultlock=none`: the page_table_lock of those before 2.6.15 was held for a part of
 // a fault only, and the texts that they stand for are not about it.
@@ -84,7 +84,7 @@ macro_rules! in_2014 {
         concat!(
             "rmap=anon_vma_chain,ptepage=fresh,format=x86-64,faultaround=16,",
             "faultlock=none,superpage=off,huge=never,filehuge=never,folio=off,regions=tree,",
-            "forkcopy=needed,reclaim=off,fileio=pages,framelists=linked,",
+            "forkcopy=needed,reclaim=off,commit=off,fileio=pages,framelists=linked,",
             $changed
         )
     };

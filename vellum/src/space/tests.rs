@@ -16,6 +16,7 @@ macro_rules! with_each_design {
 
 mod access;
 mod collapse;
+mod commit;
 mod contiguous;
 mod files;
 mod folios;

@@ -274,6 +274,12 @@ impl Swap {
         result
     }
 
+    /// Slots of the areas that are not off.
+    pub(crate) fn slots_in_use(&self) -> u64 {
+        let areas = self.areas().filter(|area| !area.is_off());
+        areas.map(Area::slots).sum()
+    }
+
     /// Whether there is a free slot, and room for its page. It may be gone at once.
     pub(crate) fn can_swap(&self, platform: &impl Platform) -> bool {
         let can_take =

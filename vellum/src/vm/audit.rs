@@ -1,5 +1,6 @@
 //! Checking everything against everything, while nothing else runs.
 
+mod commit;
 mod mappings;
 mod objects;
 mod spaces;
@@ -148,6 +149,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.rmap.live_groups(),
             )?;
         }
+        self.audit_commit()?;
         self.audit_reclaim()?;
         Ok(report)
     }

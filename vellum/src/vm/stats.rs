@@ -1,7 +1,7 @@
 //! Statistics: events, memory, and how frames are shared.
 
 use crate::addr::Pfn;
-use crate::frame::FrameStats;
+use crate::frame::{Commit, CommitStats, FrameStats};
 use crate::platform::Platform;
 use crate::reclaim::ReclaimStats;
 use crate::rmap::{ReverseMap, RmapStats};
@@ -128,6 +128,8 @@ pub struct Stats {
     pub tables: TablePageStats,
     /// What reclaim has done.
     pub reclaim: ReclaimStats,
+    /// What has been promised; all 0 with `commit=off`.
+    pub commit: CommitStats,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -149,6 +151,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             },
             tables: self.table_pages.stats(&self.memory),
             reclaim: self.reclaim_stats(),
+            commit: self
+                .memory
+                .commit()
+                .map_or_else(Default::default, Commit::stats),
         }
     }
 

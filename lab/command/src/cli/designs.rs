@@ -26,7 +26,10 @@ const SUBJECTS: [(&str, &[&str]); 7] = [
         "Huge pages (THP), folios (mTHP)",
         &["superpage", "folio", "huge", "filehuge"],
     ),
-    ("Reclaim, swap (zswap), groups (cgroup)", &["reclaim"]),
+    (
+        "Reclaim, swap (zswap), groups (cgroup), overcommit",
+        &["reclaim", "commit"],
+    ),
     ("Faults, fork", &["faultaround", "forkcopy", "faultlock"]),
     ("Reverse mapping", &["rmap", "regions"]),
     ("Page tables", &["ptepage", "format"]),

@@ -98,13 +98,13 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         payer: GroupId,
     ) -> Result<Option<PageLock>, CacheError> {
         let object = self.get(handle);
-        if self.charge(object, 1) == 0 {
+        if self.charge(memory, pin, object, 1) == 0 {
             return Err(CacheError::Full);
         }
         let request = Request::page(Site::CachePage).dirty(object.is_file());
         let page = self
             .alloc_for(memory, pin, (handle, index), (request, payer))
-            .inspect_err(|_| self.uncharge(object, 1))?;
+            .inspect_err(|_| self.uncharge(memory, pin, object, 1))?;
         if let Err(error) = self.prepare_insert(memory, pin, object, index) {
             self.drop_frames(memory, pin, handle, &[page]);
             return Err(error.into());

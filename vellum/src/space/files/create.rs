@@ -1,12 +1,10 @@
 //! Files and shared memory that begin.
 
 use crate::ObjectId;
-use crate::frame::OutOfMemory;
 use crate::object::{MountId, ObjectKind};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
-use crate::space::state::shortage::Shortage;
 use crate::sync::Unpinned;
 
 /// What the pages of a file are made of before anything is written to them.
@@ -93,15 +91,21 @@ impl<P: Platform> PageCache<'_, P> {
     }
 
     /// Makes an object of `size` bytes that is on no mount.
-    fn create_object<E: Shortage + From<OutOfMemory>>(
+    fn create_object(
         &self,
         unpinned: Unpinned<'_>,
         kind: ObjectKind,
         size: u64,
-    ) -> Result<ObjectId, E> {
+    ) -> Result<ObjectId, FileError> {
         self.with_room(unpinned, |unpinned| {
             let pin = self.pin_by(&unpinned);
-            Ok(self.objects.create(&self.memory, &pin, kind, size, 0)?)
+            let id = self.objects.create(&self.memory, &pin, kind, size, 0)?;
+            if kind == ObjectKind::SharedMemory && self.memory.commit().is_some() {
+                let who = self.committer_of(self.payer(&pin));
+                self.commit_object(&pin, id.handle, who)
+                    .inspect_err(|_| self.objects.unmake(&pin, id.handle))?;
+            }
+            Ok(id)
         })
     }
 }

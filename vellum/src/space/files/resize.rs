@@ -44,11 +44,26 @@ impl<P: Platform> PageCache<'_, P> {
                 continue;
             }
             if size > old {
-                self.clear_tail(unpinned, &held, handle, old)?;
-                self.objects.extend_to(&held, (size, self.pages_for(size)));
-                return Ok(());
+                self.recommit(&self.pin_by(&unpinned), object, self.pages_for(size))?;
+                let cleared = self.clear_tail(unpinned.reborrow(), &held, handle, old);
+                if cleared.is_ok() {
+                    self.objects.extend_to(&held, (size, self.pages_for(size)));
+                }
+                self.settle_size(unpinned, object);
+                return cleared;
             }
-            return self.shorten(unpinned, &held, handle, size);
+            let shortened = self.shorten(unpinned.reborrow(), &held, handle, size);
+            self.settle_size(unpinned, object);
+            return shortened;
+        }
+    }
+
+    /// Gives back what an object is charged for past its end. The caller may change the length.
+    pub(super) fn settle_size(&self, unpinned: Unpinned<'_>, object: &Object) {
+        if self.is_committed(object) {
+            let pages = self.pages_for(object.size());
+            let settled = self.recommit(&self.pin_by(&unpinned), object, pages);
+            debug_assert!(settled.is_ok(), "an object is charged for too little");
         }
     }
 

@@ -199,6 +199,7 @@ impl<P: Platform> PageCache<'_, P> {
             self.events(&self.pin_by(&unpinned)).lost_objects.bump();
         }
         self.drop_all(unpinned.reborrow(), handle, 0..u64::MAX);
+        self.uncommit(self.objects.get(handle));
         self.objects.retire(&self.pin_by(&unpinned), handle);
     }
 }

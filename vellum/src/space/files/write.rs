@@ -106,6 +106,11 @@ impl<P: Platform> PageCache<'_, P> {
                 self.clear_tail(unpinned, &pages, id.handle, old_end)
             })?;
         }
+        let is_longer = bytes.end > old_end && self.is_committed(object);
+        if is_longer {
+            let end = self.pages_for(bytes.end);
+            self.recommit(caller.pinned(&self.memory), object, end)?;
+        }
         let mut rest = Rest { bytes, at: 0 };
         while !rest.bytes.is_empty() {
             if rest.at > 0 {
@@ -132,9 +137,17 @@ impl<P: Platform> PageCache<'_, P> {
                         break;
                     }
                 }
-                Err(error) if rest.at == 0 => return Err(error),
+                Err(error) if rest.at == 0 => {
+                    if is_longer {
+                        self.settle_size(caller.unpinned(), object);
+                    }
+                    return Err(error);
+                }
                 Err(_) => break,
             }
+        }
+        if is_longer {
+            self.settle_size(caller.unpinned(), object);
         }
         pages.let_go(caller.pinned(&self.memory));
         if let Some(throttled) = throttled {

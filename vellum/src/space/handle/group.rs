@@ -1,5 +1,6 @@
 //! A group of spaces as an embedder holds it.
 
+use crate::frame::CommitPolicy;
 use crate::platform::{GroupId, Platform, Victim};
 use crate::rmap::ReverseMap;
 use crate::space::life::group::{GroupError, GroupStats};
@@ -31,6 +32,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Group<'_, P, F, R> {
     #[inline]
     pub fn set_limit(self, limit: u64) -> Result<u64, GroupError> {
         self.vm.page_cache().set_group_limit(self.id, limit)
+    }
+
+    /// Changes what is refused when memory is promised (`vm.overcommit_memory`); of the root only,
+    /// which is the whole machine. What has been promised stays so, even if it is more than the new
+    /// limit.
+    ///
+    /// # Errors
+    /// [`GroupError::NotCounted`] with `commit=off`; [`GroupError::NoGroup`] of any other group.
+    #[inline]
+    pub fn set_commit_policy(self, policy: CommitPolicy) -> Result<(), GroupError> {
+        self.vm.page_cache().set_commit_policy(self.id, policy)
+    }
+
+    /// Gives the group a limit of what its spaces may be promised together, with the shared memory
+    /// that they make. It holds with every [`CommitPolicy`], beside the machine's. A space that comes
+    /// brings what it has, even if that is more.
+    ///
+    /// # Errors
+    /// [`GroupError::NotCounted`] with `commit=off`, [`GroupError::Off`], [`GroupError::NoGroup`],
+    /// also of the root.
+    #[inline]
+    pub fn set_commit_limit(self, pages: u64) -> Result<(), GroupError> {
+        self.vm.page_cache().set_commit_limit(self.id, pages)
     }
 
     /// What there is of the group.

@@ -223,7 +223,7 @@ impl<P: Platform> PageCache<'_, P> {
         object: &Object,
         request: Request,
     ) -> Option<Pfn> {
-        if !self.objects.charge_all(object, self.superpage()) {
+        if !(self.objects).charge_all(&self.memory, pin, object, self.superpage()) {
             return None;
         }
         let request = request.order(self.superpage_order);
@@ -233,7 +233,7 @@ impl<P: Platform> PageCache<'_, P> {
                 Some(block)
             }
             Err(_) => {
-                self.objects.uncharge(object, self.superpage());
+                (self.objects).uncharge(&self.memory, pin, object, self.superpage());
                 None
             }
         }

@@ -126,6 +126,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let area = swap.begin_off(store).ok_or(SwapOffError::NoArea)?;
         let emptied = self.empty_area(unpinned, swap, area);
         swap.end_off(area, emptied.is_ok());
+        self.recount_swap(swap);
         emptied
     }
 

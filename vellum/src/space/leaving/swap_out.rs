@@ -30,7 +30,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`SwapOnError`]; nothing changed.
     pub fn swap_on(&self, area: SwapArea) -> Result<(), SwapOnError> {
         let swap = self.swap.as_deref().ok_or(SwapOnError::LeftOut)?;
-        swap.add_area(area)
+        swap.add_area(area)?;
+        self.recount_swap(swap);
+        Ok(())
+    }
+
+    /// What may be promised follows what there is of swap.
+    pub(super) fn recount_swap(&self, swap: &Swap) {
+        if let Some(commit) = self.memory.commit() {
+            commit.set_swap(swap.slots_in_use());
+        }
     }
 
     /// Counts of pages written and read, and sizes. All 0 without areas.

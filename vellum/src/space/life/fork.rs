@@ -90,7 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut dead = DeadObjects::default();
         let result = self.with_locked(unpinned.reborrow(), id, |pin, parent| {
             self.events(pin).forks.bump();
-            Ok(self.fork_locked(pin, *parent, &mut dead)?)
+            self.fork_locked(pin, *parent, &mut dead)
         });
         self.after_removal(unpinned, dead);
         result
@@ -101,12 +101,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         parent: LockedSpace<'a, R>,
         dead: &mut DeadObjects,
-    ) -> Result<SpaceId, NoPage> {
+    ) -> Result<SpaceId, MapError> {
         let new = self.make_space(pin)?;
         let child = new.locked();
         child.limits.set(parent.limits.get());
         child.begin_rules(parent.rules().inherited());
         self.inherit_group(parent.get(), child.get());
+        let counts = &parent.get().account.counts;
+        let committed = self.commit_pages(parent, &child.account.counts, counts.committed.get());
+        if let Err(error) = committed {
+            self.unmake_space(pin, *child);
+            return Err(error.into());
+        }
         for (from, to) in [
             (&parent.get().heap_start, &child.get().heap_start),
             (&parent.get().heap_end, &child.get().heap_end),
@@ -136,7 +142,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         drop(closed);
         if let Err(error) = copied {
             self.unmake_space(pin, *child);
-            return Err(error);
+            return Err(error.into());
         }
         Ok(self.publish(new).id())
     }

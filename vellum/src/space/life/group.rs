@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::frame::CommitPolicy;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::leaving::pressure::MOST_TRIES;
@@ -29,6 +30,8 @@ pub enum GroupError {
     TooMany,
     /// Spaces belong to the group.
     InUse,
+    /// The manager does not count what is promised (`commit=off`).
+    NotCounted,
 }
 
 impl fmt::Display for GroupError {
@@ -39,6 +42,7 @@ impl fmt::Display for GroupError {
             GroupError::NoSpace => "no such address space",
             GroupError::TooMany => "there are as many groups as can be",
             GroupError::InUse => "address spaces belong to the group",
+            GroupError::NotCounted => "the manager does not count what is promised (commit=off)",
         })
     }
 }
@@ -73,6 +77,10 @@ pub struct GroupStats {
     pub limit_hits: u64,
     /// Calls that failed because nothing of it could leave.
     pub failures: u64,
+    /// With `commit=`, pages that its spaces are promised, and shared memory that was made for it.
+    pub committed: u64,
+    /// Most of that.
+    pub commit_limit: u64,
 }
 
 impl<R: ReverseMap> SpaceRecord<R> {
@@ -90,6 +98,9 @@ impl<P: Platform> PageCache<'_, P> {
         self.memory.groups().ok_or(GroupError::Off)?;
         let id = self.memory.begin_group(limit).ok_or(GroupError::TooMany)?;
         reclaim.begin_group(id.place());
+        if let Some(commit) = self.memory.commit() {
+            commit.begin_group(id);
+        }
         Ok(id)
     }
 
@@ -98,12 +109,40 @@ impl<P: Platform> PageCache<'_, P> {
         let unpinned = Unpinned::at_door();
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
         self.memory.groups().ok_or(GroupError::Off)?;
-        let move_pages = |unpinned: Unpinned<'_>| reclaim.give_to_root(unpinned, self, id.place());
+        let move_pages = |unpinned: Unpinned<'_>| {
+            if let Some(commit) = self.memory.commit() {
+                commit.end_group(id);
+            }
+            reclaim.give_to_root(unpinned, self, id.place());
+        };
         match self.memory.end_group(unpinned, id, move_pages) {
             Some(true) => Ok(()),
             Some(false) => Err(GroupError::InUse),
             None => Err(GroupError::NoGroup),
         }
+    }
+
+    /// [`Group::set_commit_policy`](crate::space::Group::set_commit_policy).
+    pub(crate) fn set_commit_policy(
+        &self,
+        id: GroupId,
+        policy: CommitPolicy,
+    ) -> Result<(), GroupError> {
+        let commit = self.memory.commit().ok_or(GroupError::NotCounted)?;
+        if id != GroupId::ROOT {
+            return Err(GroupError::NoGroup);
+        }
+        commit.set_policy(policy);
+        Ok(())
+    }
+
+    /// [`Group::set_commit_limit`](crate::space::Group::set_commit_limit).
+    pub(crate) fn set_commit_limit(&self, id: GroupId, limit: u64) -> Result<(), GroupError> {
+        let commit = self.memory.commit().ok_or(GroupError::NotCounted)?;
+        let groups = self.memory.groups().ok_or(GroupError::Off)?;
+        groups.usage(id).ok_or(GroupError::NoGroup)?;
+        commit.set_group_limit(id, limit);
+        Ok(())
     }
 
     /// [`Group::set_limit`](crate::space::Group::set_limit).
@@ -136,6 +175,8 @@ impl<P: Platform> PageCache<'_, P> {
         let usage = groups.usage(id).ok_or(GroupError::NoGroup)?;
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
         let counts = reclaim.group_counts(id.place());
+        let commit = self.memory.commit();
+        let (committed, commit_limit) = commit.map_or((0, u64::MAX), |commit| commit.of_group(id));
         Ok(GroupStats {
             usage: usage.used,
             stocked: usage.stocked,
@@ -148,6 +189,8 @@ impl<P: Platform> PageCache<'_, P> {
             refaults: counts.refaults.get(),
             limit_hits: counts.limit_hits.get(),
             failures: counts.failures.get(),
+            committed,
+            commit_limit,
         })
     }
 }
@@ -172,7 +215,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let joined = groups.join(id);
             if joined {
                 let old = space.group.swap(id.to_bits(), Ordering::AcqRel);
-                groups.leave(GroupId::from_bits(old));
+                let old = GroupId::from_bits(old);
+                self.move_commit(*space, old, id);
+                groups.leave(old);
             }
             Ok::<_, MapError>(joined)
         });

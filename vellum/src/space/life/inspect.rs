@@ -79,8 +79,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Calls `each` for every region of a space, while nothing changes.
+    pub(crate) fn each_region_of(&self, handle: u32, mut each: impl FnMut(&RegionView)) {
+        let space = Audited(self.live_at(handle));
+        let _ = self.for_regions::<()>(space.locked(), Self::all_pages(), |_, view| {
+            each(&view);
+            Ok(())
+        });
+    }
+
+    /// What a space has counted of committed pages, and what it is charged for them.
+    pub(crate) fn promised_to(&self, handle: u32) -> [u64; 2] {
+        let counts = self.region_counts(self.live_at(handle));
+        [counts.committed, counts.charged].map(|count| count.get())
+    }
+
     /// Checks the regions and tracts of a space; returns how many regions there are, their pages,
-    /// and the nodes of their tree.
+    /// and the nodes of their tree. The pages of data are as many as are counted.
     pub(crate) fn audit_regions(&self, handle: u32) -> Result<(u64, u64, u64), AuditFailure> {
         let space = self.live_at(handle);
         let failure = |what| AuditFailure {
@@ -96,7 +111,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Err(failure("a region is being unmapped"));
         }
         let shape = self.audit_trees(space).map_err(failure)?;
-        let mut pages = 0;
+        let (mut pages, mut data) = (0, 0);
         let checked = self.for_regions(
             Audited(space).locked(),
             Self::all_pages(),
@@ -120,10 +135,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     return Err(failure(what));
                 }
                 pages += view.range.pages();
+                data += if view.is_data() {
+                    view.range.pages()
+                } else {
+                    0
+                };
                 self.audit_frames_of(space, &view).map_err(failure)
             },
         );
         checked?;
+        let counted = self.region_counts(space).data.get();
+        if counted != data {
+            return Err(AuditFailure {
+                expected_found: Some((data, counted)),
+                ..failure("pages of data of a space")
+            });
+        }
         Ok((shape.items, pages, shape.nodes))
     }
 

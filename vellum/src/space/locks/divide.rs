@@ -311,8 +311,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Deals out what a space, whose lock is the caller's, may have more to its tracts.
     pub(super) fn deal(&self, space: Live<'_, R>) {
         let tracts = u64::from(space.tract_count.load(Ordering::Relaxed).max(1));
-        let (pages, regions) = Self::left(space);
-        let share = (pages / tracts, regions / tracts);
+        let share = Self::left(space).part(tracts);
         self.for_tracts(space, |tract| tract.guarded.most.set(share));
     }
 }

@@ -62,6 +62,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> HoldsSpace<'a, R> for SpaceGuard
 impl<P: Platform, F: Format, R: ReverseMap> Drop for SpaceGuard<'_, P, F, R> {
     #[inline]
     fn drop(&mut self) {
+        self.vm.settle_commit(self.space, self.tract);
         match self.tract {
             Some(tract) => self.vm.unlock_tract(tract),
             None => self.vm.unlock_space(self.space),

@@ -110,7 +110,8 @@ impl<P: Platform> Common<P> {
         let mut slots = [0; crate::object::RUN_PAGES];
         loop {
             let pin = self.pin();
-            let count = (self.objects).take_slots(&pin, object, range.clone(), &mut slots);
+            let count =
+                (self.objects).take_slots(&self.memory, &pin, object, range.clone(), &mut slots);
             if count == 0 {
                 return;
             }

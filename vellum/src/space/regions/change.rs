@@ -2,11 +2,12 @@
 //! regions at a range's edges, closing gates, merging.
 
 use super::limits::{Change, MayCut};
-use crate::addr::{PageRange, Vpn};
+use crate::addr::{PageRange, Prot, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
+use crate::space::state::closed::Closed;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
@@ -57,17 +58,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let _ = self.isolate(pin, space, range, &may_cut)?;
         let closed = self.close_regions(pin, space, range);
         closed.for_each(|region, view| {
-            let pages = view.range.pages();
-            let (prot, traits) = word.of(&view);
-            // In this order: reclaim never sees fewer locked pages than there are.
-            let counts = self.counts_at(space, view.range.start);
-            counts.count_pages(traits, pages);
-            region.set_word(prot, traits);
-            counts.count_pages(view.traits, pages.wrapping_neg());
+            self.set_word(space, region, &view, word);
         });
         drop(closed);
         self.merge_range(pin, space, range);
         Ok(())
+    }
+
+    /// Gives a region another word. Returns its rights.
+    #[inline(never)]
+    pub(super) fn set_word(
+        &self,
+        space: LockedSpace<'_, R>,
+        region: Closed<'_, R>,
+        view: &RegionView,
+        word: &NewWord,
+    ) -> Prot {
+        let pages = view.range.pages();
+        let (prot, traits) = word.of(view);
+        // In this order: reclaim never sees fewer locked pages than there are.
+        let counts = self.counts_at(space, view.range.start);
+        counts.count_pages((prot, traits), pages);
+        region.set_word(prot, traits);
+        counts.count_pages((view.prot, view.traits), pages.wrapping_neg());
+        prot
     }
 
     /// Cuts the regions that reach over the edges of `range`, so that it holds
@@ -330,6 +344,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         drop(closed);
         let growth = range.pages().wrapping_sub(view.range.pages());
         self.counts_at(space, view.range.start)
-            .count_pages(view.traits, growth);
+            .count_pages((view.prot, view.traits), growth);
     }
 }

@@ -160,7 +160,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .check_limits(
                     *space,
                     page,
-                    &Change::Growth(view.traits.without(Traits::SEALED), growth),
+                    &Change::Growth((view.prot, view.traits.without(Traits::SEALED)), growth),
                 )
                 .is_ok();
         if !allowed {

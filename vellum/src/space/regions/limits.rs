@@ -8,14 +8,14 @@
 //! Mostly a space is far from its limits: if the most that any call can add fits, nobody looks at
 //! what is there.
 
-use crate::addr::{PageRange, Vpn};
+use crate::addr::{PageRange, Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::state::account::Limits;
+use crate::space::state::account::{Left, Limits};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{NewWord, Tagged, Traits};
+use crate::space::state::region::{NewWord, RegionView, Tagged, Traits, is_data};
 use crate::space::state::spaces::SpaceId;
 use crate::sync::Unpinned;
 use crate::table::Format;
@@ -29,17 +29,17 @@ pub(in crate::space) struct MayCut(());
 /// What a call does to the regions of a space.
 #[derive(Clone, Copy)]
 pub(in crate::space) enum Change<'a> {
-    /// A region with these traits gets pages that are free.
-    Growth(Traits, u64),
+    /// A region with these rights and traits gets pages that are free.
+    Growth((Prot, Traits), u64),
     /// A region comes, in place of what is mapped there.
     Mapping(&'a Tagged),
     /// What is mapped there goes.
     Unmapping(PageRange),
-    /// The pages of `from`, whose region has these traits, move to `to`, and get more.
+    /// The pages of `from`, whose region has these rights and traits, move to `to`, and get more.
     Move {
         from: PageRange,
         to: PageRange,
-        traits: Traits,
+        word: (Prot, Traits),
         more: u64,
     },
     /// What is mapped there gets another word.
@@ -47,14 +47,24 @@ pub(in crate::space) enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// The pages that come, and their traits.
+    /// The pages that come, and their rights and traits.
     #[inline]
-    fn pages(&self) -> (u64, Traits) {
+    fn pages(&self) -> (u64, (Prot, Traits)) {
         match *self {
-            Change::Growth(traits, pages) => (pages, traits),
-            Change::Mapping(Tagged { view, .. }) => (view.range.pages(), view.traits),
-            Change::Move { traits, more, .. } => (more, traits),
-            Change::Unmapping(_) | Change::Word(..) => (0, Traits::NONE),
+            Change::Growth(word, pages) => (pages, word),
+            Change::Mapping(Tagged { view, .. }) => (view.range.pages(), (view.prot, view.traits)),
+            Change::Move { word, more, .. } => (more, word),
+            Change::Unmapping(_) | Change::Word(..) => (0, (Prot::NONE, Traits::NONE)),
+        }
+    }
+
+    /// No fewer pages than become data.
+    #[inline]
+    fn most_data(&self) -> u64 {
+        match *self {
+            // A word may make data of all of it.
+            Change::Word(range, _) => range.pages(),
+            _ => self.pages().0,
         }
     }
 
@@ -73,8 +83,8 @@ impl Change<'_> {
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Refuses a change that a rule forbids (`rules.rs`), and one that leaves more than the
-    /// limits allow. In a space in tracts: more than
-    /// the tract of `page` has left, which is that of all of the change.
+    /// limits allow, or than may be promised, which it charges. In a space in tracts: more than the
+    /// tract of `page` has left, which is that of all of the change.
     pub(in crate::space) fn check_limits(
         &self,
         space: LockedSpace<'_, R>,
@@ -82,16 +92,82 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         change: &Change<'_>,
     ) -> Result<MayCut, MapError> {
         self.check_rules(space, change)?;
-        let (pages, traits) = change.pages();
-        let (left_pages, left_regions) = match space.is_in_tracts() {
+        let (pages, (_, traits)) = change.pages();
+        let left = match space.is_in_tracts() {
             true => self.tract_at(*space, page).left(),
             false => Self::left(*space),
         };
-        let is_far = pages <= left_pages && MOST_REGIONS <= left_regions;
-        if is_far && !traits.has(Traits::LOCKED) {
-            return Ok(MayCut(()));
+        let is_far = pages <= left.pages
+            && MOST_REGIONS <= left.regions
+            && (left.data == u64::MAX || change.most_data() <= left.data);
+        if !is_far || traits.has(Traits::LOCKED) {
+            self.check_end(space, change, left)?;
         }
-        self.check_end(space, change, (left_pages, left_regions))
+        if self.memory.commit().is_some() {
+            self.commit_change(space, page, change)?;
+        }
+        Ok(MayCut(()))
+    }
+
+    /// Charges what a change adds to what is promised, less what goes for it.
+    #[inline(never)]
+    fn commit_change(
+        &self,
+        space: LockedSpace<'_, R>,
+        page: Vpn,
+        change: &Change<'_>,
+    ) -> Result<(), MapError> {
+        let (pages, (_, traits)) = change.pages();
+        let mut more = if traits.has(Traits::COMMITTED) {
+            pages
+        } else {
+            0
+        };
+        if let Change::Word(range, word) = change {
+            more = self.becoming(space, *range, word, |_, traits| {
+                traits.has(Traits::COMMITTED)
+            });
+        }
+        let (gone, ..) = change.ranges();
+        let less = self.having(space, gone, &|view| view.traits.has(Traits::COMMITTED));
+        let counts = self.counts_at(space, page);
+        Ok(self.commit_pages(space, counts, more.wrapping_sub(less))?)
+    }
+
+    /// Pages of a range whose regions are such.
+    #[inline(never)]
+    fn having(
+        &self,
+        space: LockedSpace<'_, R>,
+        range: PageRange,
+        is_such: &dyn Fn(&RegionView) -> bool,
+    ) -> u64 {
+        let (mut pages, mut next) = (0, range.start);
+        while next < range.end
+            && let Some(found) = self.found_from(space, next)
+            && found.start < range.end.0
+        {
+            let view = found.item.view();
+            next = view.range.end;
+            if is_such(&view) {
+                pages += view.range.intersection(range).pages();
+            }
+        }
+        pages
+    }
+
+    /// Pages of a range that become such by another word, and were not.
+    fn becoming(
+        &self,
+        space: LockedSpace<'_, R>,
+        range: PageRange,
+        word: &NewWord,
+        is_such: fn(Prot, Traits) -> bool,
+    ) -> u64 {
+        self.having(space, range, &|view| {
+            let (prot, traits) = word.of(view);
+            is_such(prot, traits) && !is_such(view.prot, view.traits)
+        })
     }
 
     /// The same near the limits: by what will be there.
@@ -101,16 +177,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         space: LockedSpace<'_, R>,
         change: &Change<'_>,
-        (left_pages, left_regions): (u64, u64),
-    ) -> Result<MayCut, MapError> {
-        let (pages, traits) = change.pages();
+        left: Left,
+    ) -> Result<(), MapError> {
+        let (pages, (prot, traits)) = change.pages();
         let (gone, cut, mut regions) = change.ranges();
         let edges = [gone.start, gone.end, cut.start, cut.end];
         for (nth, &edge) in edges.iter().enumerate() {
             let is_cut = !self.region_cut_by(space, edge).is_none();
             regions += u64::from(is_cut && !edges[..nth].contains(&edge));
         }
-        let (mut less_pages, mut less_regions, mut less_locked) = (0, 0, 0);
+        let (mut less_pages, mut less_regions, mut less_locked, mut less_data) = (0, 0, 0, 0);
         let mut next = gone.start;
         while next < gone.end
             && let Some(found) = self.found_from(space, next)
@@ -124,16 +200,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if view.traits.has(Traits::LOCKED) {
                 less_locked += part;
             }
+            if view.is_data() {
+                less_data += part;
+            }
         }
         less_regions += self.joined(space, change, cut);
         let locked = if traits.has(Traits::LOCKED) { pages } else { 0 };
-        let fits = pages.saturating_sub(less_pages) <= left_pages
-            && regions.saturating_sub(less_regions) <= left_regions
+        let data = match change {
+            Change::Word(range, word) => self.becoming(space, *range, word, is_data),
+            _ if is_data(prot, traits) => pages,
+            _ => 0,
+        };
+        let fits = pages.saturating_sub(less_pages) <= left.pages
+            && regions.saturating_sub(less_regions) <= left.regions
+            && data.saturating_sub(less_data) <= left.data
             && locked.saturating_sub(less_locked) <= Self::left_to_lock(space);
-        match fits {
-            true => Ok(MayCut(())),
-            false => Err(MapError::Limit),
-        }
+        fits.then_some(()).ok_or(MapError::Limit)
     }
 
     /// How many pairs of neighbours in a range and at its edges become one region by a change:

@@ -4,6 +4,7 @@ use super::limits::Change;
 use super::map_request::{MapRequest, Placement, Source};
 use super::unmap::{DeadObjects, Unmapping};
 use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::Commit;
 use crate::object::{INDEX_END, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -42,8 +43,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: SpaceId,
         request: &MapRequest,
     ) -> Result<Vpn, MapError> {
-        let request = &Self::checked_request(request)?;
-        let object = self.source_object(request)?;
+        let request = &self.checked_request(request)?;
+        let object = self.source_object(id, request)?;
         let mut dead = DeadObjects::default();
         let mut counted = false;
         let mut beside = |unpinned: Unpinned<'_>, goal| {
@@ -92,12 +93,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         result
     }
 
-    /// The request, with the rights that its region gives and without a hint that cannot be
+    /// The request, with the rights and traits that its region gets and without a hint that cannot be
     /// followed.
     ///
     /// # Errors
     /// [`MapError::WrongKind`], [`MapError::Rights`].
-    fn checked_request(request: &MapRequest) -> Result<MapRequest, MapError> {
+    fn checked_request(&self, request: &MapRequest) -> Result<MapRequest, MapError> {
         let is_plain = request.source == Source::Anonymous && !request.traits.has(Traits::SHARED);
         let is_known = Traits::REQUESTED.has(request.traits);
         if !is_known || request.traits.has(Traits::GROWS_DOWN) && !is_plain {
@@ -122,6 +123,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !traits.most().includes(prot) {
             return Err(MapError::Rights);
         }
+        if !(self.memory.commit()).is_some_and(Commit::may_be_unreserved) {
+            traits = traits.without(Traits::NO_RESERVE);
+        }
         Ok(MapRequest {
             prot,
             traits,
@@ -131,19 +135,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// The object to map, with a user for the region, and the first page in it.
-    fn source_object(&self, request: &MapRequest) -> Result<(u32, u64), MapError> {
+    fn source_object(&self, id: SpaceId, request: &MapRequest) -> Result<(u32, u64), MapError> {
         match request.source {
             Source::Anonymous if request.traits.has(Traits::SHARED) => {
                 let pin = self.pin();
-                let kind = ObjectKind::SharedMemory;
-                let id = self.objects.create(
-                    &self.memory,
-                    &pin,
-                    kind,
-                    self.bytes_in(request.pages),
-                    0,
-                )?;
-                Ok((id.handle, 0))
+                let (kind, size) = (ObjectKind::SharedMemory, self.bytes_in(request.pages));
+                let made = (self.objects).create(&self.memory, &pin, kind, size, 0)?;
+                if self.memory.commit().is_some() && !request.traits.has(Traits::NO_RESERVE) {
+                    self.commit_new(&pin, id, made.handle)?;
+                }
+                Ok((made.handle, 0))
             }
             Source::Anonymous => Ok((0, 0)),
             Source::Frames { first, at_once } => {
@@ -166,6 +167,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Ok((id.handle, page))
             }
         }
+    }
+
+    /// Charges for shared memory that was just made for a space; it ends if that is refused.
+    #[inline(never)]
+    fn commit_new(&self, pin: &Pin<'_>, id: SpaceId, handle: u32) -> Result<(), MapError> {
+        let space = self.find_space(id).ok_or(MapError::NoSpace);
+        let committed = space.and_then(|space| Ok(self.commit_object_of(pin, space, handle)?));
+        committed.inspect_err(|_| self.objects.unmake(pin, handle))
     }
 
     /// [`Space::map`](crate::space::Space::map) in a locked space.
@@ -294,7 +303,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object: (u32, u64),
         dead: &mut DeadObjects,
     ) -> Result<Vpn, MapError> {
-        let view = Self::requested_view(request, place.range, object);
+        let view = self.requested_view(request, place.range, object);
         self.keep_unmanaged(pin, space, view.range, first)?;
         let mapped = self.map_region(pin, space, request, place, object, dead);
         match mapped {
@@ -307,14 +316,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The region that a request asks for.
     #[inline]
     fn requested_view(
+        &self,
         request: &MapRequest,
         range: PageRange,
         (object, page): (u32, u64),
     ) -> RegionView {
+        let traits = match self.memory.commit().is_some() {
+            true => request.traits.committed_for(request.prot),
+            false => request.traits,
+        };
         RegionView {
             range,
             prot: request.prot,
-            traits: request.traits,
+            traits,
             object,
             offset: if object == 0 { range.start.0 } else { page },
         }
@@ -336,7 +350,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             spot,
             is_free,
         } = place;
-        let view = Self::requested_view(request, range, object);
+        let view = self.requested_view(request, range, object);
         let tagged = Tagged {
             view,
             tag: request.tag,

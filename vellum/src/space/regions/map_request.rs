@@ -52,8 +52,8 @@ pub struct MapRequest {
     /// ([`Format::given`](crate::table::Format::given)): who may store may load. The region shows the
     /// rights that it gives.
     pub prot: Prot,
-    /// [`Traits::SHARED`], [`Traits::LOCKED`], and for private zeroes [`Traits::GROWS_DOWN`], or
-    /// none. The others, which regions get by other calls, are refused.
+    /// [`Traits::SHARED`], [`Traits::LOCKED`], [`Traits::NO_RESERVE`], and for private zeroes
+    /// [`Traits::GROWS_DOWN`], or none. The others, which regions get by other calls, are refused.
     pub traits: Traits,
     /// What it shows.
     pub source: Source,
@@ -148,6 +148,15 @@ impl MapRequest {
     /// The same, extended downwards by faults below it.
     pub const fn growing_down(mut self) -> MapRequest {
         self.traits = self.traits.union(Traits::GROWS_DOWN);
+        self
+    }
+
+    /// The same, with nothing charged of what is promised before it is used (`MAP_NORESERVE`):
+    /// private memory that can be written, and shared memory of its own. Ignored with
+    /// [`CommitPolicy::Never`](crate::frame::CommitPolicy::Never), as on Linux, and with
+    /// `commit=off`.
+    pub const fn no_reserve(mut self) -> MapRequest {
+        self.traits = self.traits.union(Traits::NO_RESERVE);
         self
     }
 

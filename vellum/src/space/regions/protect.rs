@@ -55,15 +55,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !self.is_covered(space, range) {
             return Err(MapError::NotMapped);
         }
-        let word = NewWord::prot(prot);
+        let word = NewWord {
+            commits: self.memory.commit().is_some(),
+            ..NewWord::prot(prot)
+        };
         let may_cut = self.check_limits(space, range.start, &Change::Word(range, &word))?;
         // The cuts stay: nothing can fail any more.
         let _ = self.isolate(pin, space, range, &may_cut)?;
         let closed = self.close_regions(pin, space, range);
         let mut gather = self.gather(pin, *space);
         closed.for_each(|region, view| {
-            let (prot, traits) = word.of(&view);
-            region.set_word(prot, traits);
+            let prot = self.set_word(space, region, &view, &word);
             if view.prot != prot {
                 self.protect_entries(pin, space, &view, prot, &mut gather);
             }

@@ -3,7 +3,7 @@
 use super::change::Cuts;
 use super::limits::{Change, MayCut};
 use super::unmap::DeadObjects;
-use crate::addr::{PageRange, Vpn};
+use crate::addr::{PageRange, Prot, Vpn};
 use crate::frame::{NoPage, OutOfMemory};
 use crate::object::INDEX_END;
 use crate::platform::Platform;
@@ -136,7 +136,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             return Err(MapError::WrongKind);
         }
         if let RemapPlacement::Fixed(target) = placement {
-            return self.move_to(target, view.traits, dead);
+            return self.move_to(target, (view.prot, view.traits), dead);
         }
         let resized = PageRange::new(range.start, new_pages);
         if new_pages <= range.pages() {
@@ -153,7 +153,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             });
         }
         let more = new_pages - range.pages();
-        vm.check_limits(space, range.end, &Change::Growth(view.traits, more))?;
+        let word = (view.prot, view.traits);
+        vm.check_limits(space, range.end, &Change::Growth(word, more))?;
         let growth = PageRange {
             start: range.end,
             end: resized.end,
@@ -179,14 +180,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         let target = vm
             .find_gap(space, new_pages, Vm::<P, F, R>::bounds())
             .ok_or(MapError::NoGap)?;
-        self.move_to(target, view.traits, dead)
+        self.move_to(target, word, dead)
     }
 
-    /// Moves the range, whose region has `traits`, to `target`, in place of what is mapped there.
+    /// Moves the range, whose region has these rights and traits, to `target`, in place of what is
+    /// mapped there.
     fn move_to(
         &self,
         target: Vpn,
-        traits: Traits,
+        word: (Prot, Traits),
         dead: &mut DeadObjects,
     ) -> Result<Remapped, MapError> {
         let Remap {
@@ -205,7 +207,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         let change = Change::Move {
             from: range,
             to,
-            traits,
+            word,
             more: growth,
         };
         let may_cut = vm.check_limits(space, target, &change)?;
@@ -397,7 +399,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
                 .change(pin, handle, apply);
         }
         let growth = to.pages().wrapping_sub(self.kept.pages());
-        space.account.counts.count_pages(view.traits, growth);
+        let counts = &space.account.counts;
+        counts.count_pages((view.prot, view.traits), growth);
     }
 
     fn entries(&self, region: &Region<R>, gather: &mut Gather<'_, P>) {

@@ -33,7 +33,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline(never)]
     fn check_each(&self, space: LockedSpace<'_, R>, change: &Change<'_>) -> Result<(), MapError> {
         match *change {
-            Change::Growth(traits, _) => unsealed(traits),
+            Change::Growth((_, traits), _) => unsealed(traits),
             Change::Mapping(tagged) => {
                 let view = &tagged.view;
                 if space.rules().has(Rules::NO_NEW_CODE) && is_writable_code(view.prot) {

@@ -4,7 +4,7 @@
 //! share: each CPU keeps what it added since it loaded the space, and adds it
 //! to the space when it loads another one. A question adds up both.
 
-use crate::addr::Vpn;
+use crate::addr::{Prot, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::table::Format;
 
 use super::locked::LockedSpace;
 use super::manager::{Vm, VmCpu};
-use super::region::Traits;
+use super::region::{Traits, is_data};
 use super::spaces::{Live, SpaceId};
 
 /// Most that a space may have.
@@ -24,7 +24,7 @@ use super::spaces::{Live, SpaceId};
 /// no more than was there is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Pages of all regions together.
+    /// Pages of all regions together (Linux's `RLIMIT_AS`).
     pub pages: u64,
     /// Regions (Linux's `max_map_count`).
     /// [`Space::unmap`](crate::space::Space::unmap) needs one more for a hole in a region, and calls
@@ -33,7 +33,10 @@ pub struct Limits {
     /// matches its neighbours. With `rmap=anon_vma` and `rmap=anon_vma_chain` private memory is
     /// relied upon to match its neighbours only if it has had private pages.
     pub regions: u32,
-    /// Pages a stack may grow to.
+    /// Pages of all regions together that are private, can be written and do not grow down (Linux's
+    /// `RLIMIT_DATA`).
+    pub data_pages: u64,
+    /// Pages a stack may grow to (`RLIMIT_STACK`).
     pub stack_pages: u64,
     /// Pages that stay free below a region that grows down (Linux's
     /// `stack_guard_gap`, 2017), so that an access past its end does not reach
@@ -44,18 +47,23 @@ pub struct Limits {
     pub stack_gap_pages: u64,
     /// Pages of all locked regions together (Linux's `RLIMIT_MEMLOCK`).
     pub locked_pages: u64,
+    /// Whether the space may have what is reserved for administrators
+    /// ([`CommitLimits::admin_reserve`](crate::frame::CommitLimits::admin_reserve)).
+    pub is_admin: bool,
 }
 
 impl Default for Limits {
-    /// No limit on pages and locked pages, a million regions; 8 MiB of stack and a gap of 1 MiB
+    /// No limit on pages, data and locked pages, a million regions; 8 MiB of stack and a gap of 1 MiB
     /// below it, in 4 KiB pages, as on Linux.
     fn default() -> Self {
         Limits {
             pages: u64::MAX,
             regions: 1 << 20,
+            data_pages: u64::MAX,
             stack_pages: 2048,
             stack_gap_pages: 256,
             locked_pages: u64::MAX,
+            is_admin: false,
         }
     }
 }
@@ -92,6 +100,10 @@ pub struct SpaceStats {
     pub pages: u64,
     /// Pages of all locked regions together, in memory or not.
     pub locked: u64,
+    /// Pages of all regions together that [`Limits::data_pages`] is for.
+    pub data: u64,
+    /// Pages that are charged with `commit=`, of private memory.
+    pub committed: u64,
     /// Regions.
     pub regions: u32,
     /// Bytes of page tables, the root included.
@@ -121,6 +133,26 @@ pub(in crate::space) struct Account {
     pub(in crate::space) counts: RegionCounts,
 }
 
+/// What may still come.
+#[derive(Clone, Copy)]
+pub(in crate::space) struct Left {
+    pub(in crate::space) pages: u64,
+    pub(in crate::space) regions: u64,
+    /// Pages of data.
+    pub(in crate::space) data: u64,
+}
+
+impl Left {
+    /// One of so many equal parts.
+    pub(in crate::space) fn part(self, parts: u64) -> Left {
+        Left {
+            pages: self.pages / parts,
+            regions: self.regions / parts,
+            data: self.data / parts,
+        }
+    }
+}
+
 /// Counts of regions, changed under the lock that guards these. As those of a tract they are
 /// changes, which may wrap below zero.
 #[derive(Debug, Default)]
@@ -129,6 +161,12 @@ pub(in crate::space) struct RegionCounts {
     pub(in crate::space) regions: Counter,
     /// Locked pages; read by reclaim without the lock. No tract counts any that come.
     pub(in crate::space) locked: Counter,
+    /// Data ([`RegionView::is_data`](super::region::RegionView::is_data)).
+    pub(in crate::space) data: Counter,
+    /// Pages of regions with [`Traits::COMMITTED`].
+    pub(in crate::space) committed: Counter,
+    /// Pages that are charged for them: as many, but while a call is at work.
+    pub(in crate::space) charged: Counter,
 }
 
 impl RegionCounts {
@@ -136,9 +174,15 @@ impl RegionCounts {
         self.move_to(&RegionCounts::default());
     }
 
-    /// Counts pages that a region with `traits` got (or, wrapping, lost).
-    pub(in crate::space) fn count_pages(&self, traits: Traits, pages: u64) {
+    /// Counts pages that a region with these rights and traits got (or, wrapping, lost).
+    pub(in crate::space) fn count_pages(&self, (prot, traits): (Prot, Traits), pages: u64) {
         self.pages.add(pages);
+        if is_data(prot, traits) {
+            self.data.add(pages);
+        }
+        if traits.has(Traits::COMMITTED) {
+            self.committed.add(pages);
+        }
         if traits.has(Traits::LOCKED) {
             self.locked.add(pages);
         }
@@ -149,6 +193,9 @@ impl RegionCounts {
         other.pages.add(self.pages.take());
         other.regions.add(self.regions.take());
         other.locked.add(self.locked.take());
+        other.data.add(self.data.take());
+        other.committed.add(self.committed.take());
+        other.charged.add(self.charged.take());
     }
 }
 
@@ -252,6 +299,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             swapped: count(Resident::Swap),
             pages: regions.pages.get(),
             locked: regions.locked.get(),
+            data: regions.data.get(),
+            committed: regions.committed.get(),
             regions: regions.regions.get() as u32,
             table_bytes: count(Resident::Table) << F::FRAME_SHIFT,
             users: space.users(),
@@ -259,12 +308,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Counts of the regions of a space and its tracts. Exact while nobody changes any.
-    pub(super) fn region_counts(&self, space: Live<'_, R>) -> RegionCounts {
+    pub(in crate::space) fn region_counts(&self, space: Live<'_, R>) -> RegionCounts {
         let sum = RegionCounts::default();
         let add = |counts: &RegionCounts| {
             sum.pages.add(counts.pages.get());
             sum.regions.add(counts.regions.get());
             sum.locked.add(counts.locked.get());
+            sum.data.add(counts.data.get());
+            sum.committed.add(counts.committed.get());
+            sum.charged.add(counts.charged.get());
         };
         add(&space.account.counts);
         if space.is_divided() {
@@ -278,15 +330,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         sum
     }
 
-    /// Pages and regions that a space in no tracts may still get.
-    pub(in crate::space) fn left(space: Live<'_, R>) -> (u64, u64) {
+    /// What a space in no tracts may still get.
+    pub(in crate::space) fn left(space: Live<'_, R>) -> Left {
         let limits = space.limits.get();
         let counts = &space.get().account.counts;
         let regions = u64::from(limits.regions);
-        (
-            limits.pages.saturating_sub(counts.pages.get()),
-            regions.saturating_sub(counts.regions.get()),
-        )
+        Left {
+            pages: limits.pages.saturating_sub(counts.pages.get()),
+            regions: regions.saturating_sub(counts.regions.get()),
+            data: limits.data_pages.saturating_sub(counts.data.get()),
+        }
     }
 
     /// Locked pages that it may still get.
@@ -309,6 +362,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 pub(in crate::space) struct LimitWords {
     pages: AtomicU64,
     regions: AtomicU32,
+    /// 0 or 1.
+    is_admin: AtomicU32,
+    data_pages: AtomicU64,
     stack_pages: AtomicU64,
     stack_gap_pages: AtomicU64,
     locked_pages: AtomicU64,
@@ -320,6 +376,8 @@ impl Default for LimitWords {
         LimitWords {
             pages: AtomicU64::new(limits.pages),
             regions: AtomicU32::new(limits.regions),
+            is_admin: AtomicU32::new(limits.is_admin.into()),
+            data_pages: AtomicU64::new(limits.data_pages),
             stack_pages: AtomicU64::new(limits.stack_pages),
             stack_gap_pages: AtomicU64::new(limits.stack_gap_pages),
             locked_pages: AtomicU64::new(limits.locked_pages),
@@ -331,6 +389,9 @@ impl LimitWords {
     pub(in crate::space) fn set(&self, limits: Limits) {
         self.pages.store(limits.pages, Ordering::Relaxed);
         self.regions.store(limits.regions, Ordering::Relaxed);
+        self.is_admin
+            .store(limits.is_admin.into(), Ordering::Relaxed);
+        self.data_pages.store(limits.data_pages, Ordering::Relaxed);
         self.stack_pages
             .store(limits.stack_pages, Ordering::Relaxed);
         self.stack_gap_pages
@@ -343,6 +404,8 @@ impl LimitWords {
         Limits {
             pages: self.pages.load(Ordering::Relaxed),
             regions: self.regions.load(Ordering::Relaxed),
+            is_admin: self.is_admin.load(Ordering::Relaxed) != 0,
+            data_pages: self.data_pages.load(Ordering::Relaxed),
             stack_pages: self.stack_pages.load(Ordering::Relaxed),
             stack_gap_pages: self.stack_gap_pages.load(Ordering::Relaxed),
             locked_pages: self.locked_pages.load(Ordering::Relaxed),

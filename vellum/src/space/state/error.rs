@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::commit::NotCommitted;
 use crate::frame::{NoPage, OutOfMemory};
 use crate::object::CacheError;
 use crate::platform::{GroupId, IoError};
@@ -25,7 +26,7 @@ pub enum FaultError {
     /// ([`MapRequest::frames`](crate::space::MapRequest::frames)), and so cannot read, write or pin
     /// (`EFAULT`).
     Unmanaged,
-    /// The object's mount has as many pages as it may.
+    /// The object's mount has as many pages as it may, or no more may be promised.
     Full,
     /// No frame, table or node could be had.
     OutOfMemory,
@@ -44,7 +45,7 @@ impl fmt::Display for FaultError {
             FaultError::Protection => "the region does not allow the access",
             FaultError::PastEnd => "the page lies past the end of the mapped object",
             FaultError::Unmanaged => "the page shows a frame that the manager does not manage",
-            FaultError::Full => "the mount has as many pages as it may",
+            FaultError::Full => "the mount has as many pages as it may, or as may be promised",
             FaultError::OutOfMemory => "out of memory",
             FaultError::GroupLimit(group) => {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
@@ -99,13 +100,16 @@ pub enum FileError {
     TooLarge,
     /// There is no data, or no file, at the place or after it (`ENXIO`).
     NoData,
-    /// The object's mount has as many pages as it may (`ENOSPC`).
+    /// The object's mount has as many pages as it may, or no more may be promised (`ENOSPC`).
     Full,
     /// No frame or node could be had (`ENOMEM`).
     OutOfMemory,
     /// The group that would be charged has as many pages as it may, and none can leave
     /// (`ENOMEM`).
     GroupLimit(GroupId),
+    /// More memory would be promised than may be
+    /// ([`Group::set_commit_policy`](crate::space::Group::set_commit_policy)) (`ENOMEM`).
+    CommitLimit,
     /// The backing store failed (`EIO`).
     Io,
     /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
@@ -119,11 +123,12 @@ impl fmt::Display for FileError {
             FileError::NoMount => "no such mount",
             FileError::TooLarge => "the place lies past what a file may hold",
             FileError::NoData => "there is no data at the place or after it",
-            FileError::Full => "the mount has as many pages as it may",
+            FileError::Full => "the mount has as many pages as it may, or as may be promised",
             FileError::OutOfMemory => "out of memory",
             FileError::GroupLimit(group) => {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
             }
+            FileError::CommitLimit => "more memory would be promised than may be",
             FileError::Io => "the backing store failed",
             FileError::Pinned => "the caller's CPU is pinned",
         })
@@ -225,6 +230,9 @@ pub enum MapError {
     OutOfMemory,
     /// The group that would be charged has as many pages as it may, and none can leave.
     GroupLimit(GroupId),
+    /// More memory would be promised than may be
+    /// ([`Group::set_commit_policy`](crate::space::Group::set_commit_policy)) (`ENOMEM`).
+    CommitLimit,
 }
 
 impl MapError {
@@ -258,11 +266,24 @@ impl fmt::Display for MapError {
             MapError::GroupLimit(group) => {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
             }
+            MapError::CommitLimit => "more memory would be promised than may be",
         })
     }
 }
 
 impl core::error::Error for MapError {}
+
+impl From<NotCommitted> for MapError {
+    fn from(_: NotCommitted) -> Self {
+        MapError::CommitLimit
+    }
+}
+
+impl From<NotCommitted> for FileError {
+    fn from(_: NotCommitted) -> Self {
+        FileError::CommitLimit
+    }
+}
 
 impl From<OutOfMemory> for MapError {
     fn from(_: OutOfMemory) -> Self {

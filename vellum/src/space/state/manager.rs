@@ -15,7 +15,7 @@ use super::region::Region;
 use super::spaces::{Live, Loaded, SpaceId, SpaceRecord};
 use super::tract::Tracts;
 use crate::addr::Pfn;
-use crate::design::{Design, FileHuge, HugePages, Superpages};
+use crate::design::{CommitMode, Design, FileHuge, HugePages, Superpages};
 use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory};
 use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Platform, SpaceTag};
@@ -182,6 +182,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             reclaim = Some(lists);
             memory.tell_of_shortage();
             memory.keep_dirty_pages();
+        }
+        if P::PARTS.commit && design.commit != CommitMode::Off {
+            memory.keep_commit(design.commit);
         }
         #[cfg(feature = "published")]
         if P::PARTS.published {

@@ -7,6 +7,7 @@ pub(super) mod account;
 pub(super) mod aging;
 pub(super) mod charge;
 pub(super) mod closed;
+pub(super) mod commit;
 pub(super) mod common;
 pub(super) mod entries;
 pub(super) mod error;

@@ -33,6 +33,14 @@ impl Traits {
     /// Reclaim leaves its pages in memory ([`Space::lock`](crate::space::Space::lock)).
     pub const LOCKED: Traits = Traits(1 << 16);
 
+    /// What is stored to it may take memory that is charged already: private, and can be written or
+    /// could once (Linux's `VM_ACCOUNT`). Only with `commit=`.
+    pub const COMMITTED: Traits = Traits(1 << 6);
+    /// Nothing is charged before it is used ([`MapRequest::no_reserve`]). Only with `commit=`.
+    ///
+    /// [`MapRequest::no_reserve`]: crate::space::MapRequest::no_reserve
+    pub const NO_RESERVE: Traits = Traits(1 << 7);
+
     /// The region stays as it is until its space ends ([`Space::seal`](crate::space::Space::seal)).
     pub const SEALED: Traits = Traits(1 << 17);
 
@@ -44,7 +52,11 @@ impl Traits {
     pub(in crate::space) const REQUESTED: Traits = Traits::SHARED
         .union(Traits::GROWS_DOWN)
         .union(Traits::LOCKED)
+        .union(Traits::NO_RESERVE)
         .union(Traits::BARRED);
+
+    /// The bits of a region's word that are not rights.
+    const ALL: u32 = !0x37;
 
     /// Where the rights are kept that a region never gets.
     const BARRED_SHIFT: u32 = 18;
@@ -84,6 +96,14 @@ impl Traits {
             None => 0,
         };
         Traits(self.0 & !Traits::FOLIO_MASK | bits << Traits::FOLIO_SHIFT)
+    }
+
+    /// The same of a region that has these rights, if what is promised is counted.
+    pub(in crate::space) const fn committed_for(self, prot: Prot) -> Traits {
+        match prot.can_write() && !self.has_any(Traits::SHARED.union(Traits::NO_RESERVE)) {
+            true => self.union(Traits::COMMITTED),
+            false => self,
+        }
     }
 
     /// Both.
@@ -153,6 +173,19 @@ impl RegionView {
     pub(crate) fn is_unmanaged(&self) -> bool {
         self.traits.has(Traits::UNMANAGED)
     }
+
+    /// Whether it is data, as Linux counts for `RLIMIT_DATA`: private memory that can be written and
+    /// is no stack.
+    #[inline]
+    pub(in crate::space) fn is_data(&self) -> bool {
+        is_data(self.prot, self.traits)
+    }
+}
+
+/// [`RegionView::is_data`] of rights and traits.
+#[inline]
+pub(in crate::space) fn is_data(prot: Prot, traits: Traits) -> bool {
+    prot.can_write() && !traits.has_any(Traits::SHARED.union(Traits::GROWS_DOWN))
 }
 
 /// The same with the word that the embedder gave it ([`MapRequest::tag`]).
@@ -173,6 +206,8 @@ pub(in crate::space) struct NewWord {
     pub(in crate::space) without: Traits,
     /// Traits that they have then.
     pub(in crate::space) with: Traits,
+    /// Whether what can be written then is charged.
+    pub(in crate::space) commits: bool,
 }
 
 impl NewWord {
@@ -192,6 +227,7 @@ impl NewWord {
             prot: None,
             without,
             with,
+            commits: false,
         }
     }
 
@@ -199,14 +235,18 @@ impl NewWord {
     /// type, and is not locked.
     #[inline]
     pub(in crate::space) fn of(&self, view: &RegionView) -> (Prot, Traits) {
-        let traits = view.traits.without(self.without).union(self.with);
         let prot = self.prot.unwrap_or(view.prot);
-        match view.is_unmanaged() {
+        let traits = view.traits.without(self.without).union(self.with);
+        let (prot, traits) = match view.is_unmanaged() {
             false => (prot, traits),
             true => (
                 prot.with_type(view.prot.memory_type()),
                 traits.without(Traits::LOCKED),
             ),
+        };
+        match self.commits {
+            true => (prot, traits.committed_for(prot)),
+            false => (prot, traits),
         }
     }
 }
@@ -218,7 +258,7 @@ pub struct Region<R: ReverseMap> {
     start: AtomicU64,
     end: AtomicU64,
     offset: AtomicU64,
-    /// Rights in the low byte, [`Traits`] above.
+    /// Rights in bits of the low byte, and [`Traits`].
     word: AtomicU32,
     object: AtomicU32,
     space: AtomicU32,
@@ -269,7 +309,7 @@ impl<R: ReverseMap> Region<R> {
         RegionView {
             range: self.range(),
             prot: Prot::from_bits(word as u8),
-            traits: Traits(word & !0xff),
+            traits: Traits(word & Traits::ALL),
             object: self.object.load(Ordering::Relaxed),
             offset: self.offset.load(Ordering::Relaxed),
         }

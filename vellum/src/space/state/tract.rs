@@ -21,7 +21,7 @@
 use alloc::boxed::Box;
 use core::mem::offset_of;
 
-use super::account::RegionCounts;
+use super::account::{Left, RegionCounts};
 use super::locked::LockedSpace;
 use super::manager::Vm;
 use super::region::Region;
@@ -87,11 +87,12 @@ pub(in crate::space) struct Guarded {
     pub(in crate::space) most: Allowance,
 }
 
-/// How much more pages and regions a tract may get.
+/// How much more of pages, regions and data a tract may get.
 #[derive(Debug, Default)]
 pub(in crate::space) struct Allowance {
     pages: AtomicU64,
     regions: AtomicU64,
+    data: AtomicU64,
 }
 
 /// Who has waited for a lock, to see whether what they change could be taken apart.
@@ -169,7 +170,12 @@ impl Tract {
         self.tree.store(0, Ordering::Relaxed);
         self.guarded.waits.reset();
         self.guarded.counts.reset();
-        self.guarded.most.set((0, 0));
+        let nothing = Left {
+            pages: 0,
+            regions: 0,
+            data: 0,
+        };
+        self.guarded.most.set(nothing);
         self.set_range(range);
         self.space.store(space, Ordering::Relaxed);
     }
@@ -193,8 +199,8 @@ impl Tract {
         self.set_range(PageRange::default());
     }
 
-    /// What it may get of pages and regions.
-    pub(in crate::space) fn left(&self) -> (u64, u64) {
+    /// What it may get.
+    pub(in crate::space) fn left(&self) -> Left {
         let counts = &self.guarded.counts;
         let left = |most: &AtomicU64, used: u64| {
             // More may have gone than came, since the counts began.
@@ -202,18 +208,20 @@ impl Tract {
             if (left as i64) < 0 { 0 } else { left }
         };
         let most = &self.guarded.most;
-        (
-            left(&most.pages, counts.pages.get()),
-            left(&most.regions, counts.regions.get()),
-        )
+        Left {
+            pages: left(&most.pages, counts.pages.get()),
+            regions: left(&most.regions, counts.regions.get()),
+            data: left(&most.data, counts.data.get()),
+        }
     }
 
     /// Gives half of what the tract may get to another.
     pub(in crate::space) fn halve(&self, other: &Tract) {
-        let (pages, regions) = self.left();
+        let half = self.left().part(2);
         let most = &self.guarded.most;
-        other.guarded.most.set((pages / 2, regions / 2));
-        for (word, given) in [(&most.pages, pages / 2), (&most.regions, regions / 2)] {
+        other.guarded.most.set(half);
+        let words = [&most.pages, &most.regions, &most.data];
+        for (word, given) in words.into_iter().zip([half.pages, half.regions, half.data]) {
             let kept = word.load(Ordering::Relaxed).wrapping_sub(given);
             word.store(kept, Ordering::Relaxed);
         }
@@ -221,10 +229,12 @@ impl Tract {
 }
 
 impl Allowance {
-    /// Pages and regions. Each stays below 2^62, so that counts beside them do not overflow.
-    pub(in crate::space) fn set(&self, (pages, regions): (u64, u64)) {
-        self.pages.store(pages.min(1 << 62), Ordering::Relaxed);
-        self.regions.store(regions.min(1 << 62), Ordering::Relaxed);
+    /// Each stays below 2^62, so that counts beside them do not overflow.
+    pub(in crate::space) fn set(&self, most: Left) {
+        let set = |word: &AtomicU64, most: u64| word.store(most.min(1 << 62), Ordering::Relaxed);
+        set(&self.pages, most.pages);
+        set(&self.regions, most.regions);
+        set(&self.data, most.data);
     }
 }
 

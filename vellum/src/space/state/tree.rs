@@ -208,7 +208,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         spot.insert(pin, room, handle, range.end.0);
         let counts = self.counts_at(space, range.start);
         counts.regions.bump();
-        counts.count_pages(view.traits, range.pages());
+        counts.count_pages((view.prot, view.traits), range.pages());
         region.gate.begin(pin.cpu());
         region.gate.open();
     }
@@ -320,7 +320,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (handle, view) = (region.handle(), region.view());
         let counts = self.counts_at(space, view.range.start);
         counts.regions.sub(1);
-        counts.count_pages(view.traits, view.range.pages().wrapping_neg());
+        let gone = view.range.pages().wrapping_neg();
+        counts.count_pages((view.prot, view.traits), gone);
         let is_last = view.object != 0 && {
             let regions = self.objects.regions(&self.regions, view.object);
             regions.remove(pin, handle)

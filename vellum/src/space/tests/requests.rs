@@ -18,6 +18,8 @@ fn a_new_program_has_the_limits_of_the_old_one() {
         stack_pages: 5,
         stack_gap_pages: 2,
         locked_pages: 1,
+        data_pages: 6,
+        is_admin: true,
     };
     vm.set_limits(space, limits).unwrap();
     let new = vm.exec(space).unwrap();

@@ -441,6 +441,15 @@ pub trait Policy {
         let _ = group;
         self.out_of_memory(victim)
     }
+
+    /// A group has `pages` more than its `high` although pages of it were to leave, and a call is
+    /// about to take it further: a place to delay the call in proportion (Linux's penalty), or to
+    /// tell somebody. The default does nothing.
+    ///
+    /// Not called pinned. The call may hold ranges of objects, as with [`Policy::out_of_memory`].
+    fn group_above_high(&self, group: GroupId, pages: u64) {
+        let _ = (group, pages);
+    }
 }
 
 /// All that a [`Vm`](crate::Vm) needs. Frames, arenas and page tables alone need a [`Machine`]

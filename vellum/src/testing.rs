@@ -110,6 +110,8 @@ pub(crate) struct TestMachine {
     pub(crate) on_write: Mutex<Option<Box<dyn Fn() + Send>>>,
     /// What is done when memory runs out.
     pub(crate) rescue: Mutex<Option<Box<Rescuer>>>,
+    /// The most pages that a group was said to have above its `high`.
+    pub(crate) above_high: AtomicU64,
     /// Makes the backing store refuse.
     pub(crate) broken_store: AtomicBool,
     /// Pages that the backing store does not take.
@@ -214,6 +216,7 @@ impl TestMachine {
             on_flush: Mutex::default(),
             on_write: Mutex::default(),
             rescue: Mutex::default(),
+            above_high: AtomicU64::new(0),
             broken_store: AtomicBool::new(false),
             broken_pages: Mutex::default(),
             broken_reads: Mutex::default(),
@@ -643,5 +646,9 @@ impl Policy for TestMachine {
             Some(rescue) => rescue(victim),
             None => Rescue::Fail,
         }
+    }
+
+    fn group_above_high(&self, _: crate::platform::GroupId, pages: u64) {
+        self.above_high.fetch_max(pages, Ordering::Relaxed);
     }
 }

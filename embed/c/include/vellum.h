@@ -790,6 +790,29 @@ struct vellum_group {
 };
 
 /*
+ What a group may have and keep, with those within it, as the limits of Linux's memory control
+ groups.
+ */
+struct vellum_group_limits {
+  /*
+   What it never has more of; UINT64_MAX for no limit.
+   */
+  uint64_t max_bytes;
+  /*
+   Above this, calls have pages of it leave first, and go on; UINT64_MAX for no limit.
+   */
+  uint64_t high_bytes;
+  /*
+   Up to this, its pages leave for others only if nothing else can.
+   */
+  uint64_t low_bytes;
+  /*
+   Up to this, they never do.
+   */
+  uint64_t min_bytes;
+};
+
+/*
  What there is of a group.
  */
 struct vellum_group_stats {
@@ -807,6 +830,10 @@ struct vellum_group_stats {
    */
   uint64_t limit_bytes;
   /*
+   Of what it is charged for, page tables; with `groups=all`.
+   */
+  uint64_t table_bytes;
+  /*
    Bytes of its pages that reclaim had leave memory.
    */
   uint64_t reclaimed_bytes;
@@ -818,6 +845,14 @@ struct vellum_group_stats {
    Calls that failed because no page of it could leave.
    */
   uint64_t failures;
+  /*
+   Times that a call had pages of the group leave first because it was above its high_bytes.
+   */
+  uint64_t high_events;
+  /*
+   Times that its pages were looked at although it had no more than its low_bytes.
+   */
+  uint64_t low_events;
   /*
    Bytes that its spaces are promised, with the shared memory made for it; with `commit=`.
    */
@@ -1506,8 +1541,34 @@ enum vellum_status vellum_group_create(struct vellum *vm,
                                        struct vellum_group *group);
 
 /*
- Ends a group that no space belongs to. What it is charged for is the root's then. Looks at
- every frame.
+ The same within another group: what the new one is charged for, that one is charged for, too,
+ and the limits of both hold.
+ */
+enum vellum_status vellum_group_create_in(struct vellum *vm,
+                                          struct vellum_group around,
+                                          uint64_t limit_bytes,
+                                          struct vellum_group *group);
+
+/*
+ Gives a group other limits, as vellum_group_limit_set does with the first of them.
+ */
+enum vellum_status vellum_group_limits_set(struct vellum *vm,
+                                           struct vellum_group group,
+                                           const struct vellum_group_limits *limits,
+                                           uint64_t *excess_bytes);
+
+/*
+ Has up to about so many bytes of pages of a group leave memory; `left_bytes`, which may be null,
+ gets how many have.
+ */
+enum vellum_status vellum_group_reclaim(struct vellum *vm,
+                                        struct vellum_group group,
+                                        uint64_t bytes,
+                                        uint64_t *left_bytes);
+
+/*
+ Ends a group that no space belongs to and no group lies within. What it is charged for is that of
+ the group around it then. Looks at every frame.
  */
 enum vellum_status vellum_group_end(struct vellum *vm,
                                     struct vellum_group group);

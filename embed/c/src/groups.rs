@@ -1,7 +1,7 @@
 //! Groups of spaces that have a limit together.
 
 use vellum::addr::Vpn;
-use vellum::frame::{CommitLimits, CommitPolicy, CommitShare};
+use vellum::frame::{self, CommitLimits, CommitPolicy, CommitShare};
 use vellum::platform::GroupId;
 use vellum::space::GroupError;
 
@@ -37,12 +37,18 @@ pub struct GroupStats {
     pub peak_bytes: u64,
     /// What it may be charged for; UINT64_MAX if there is no limit.
     pub limit_bytes: u64,
+    /// Of what it is charged for, page tables; with `groups=all`.
+    pub table_bytes: u64,
     /// Bytes of its pages that reclaim had leave memory.
     pub reclaimed_bytes: u64,
     /// Times that the limit was reached and pages of the group had to leave.
     pub limit_hits: u64,
     /// Calls that failed because no page of it could leave.
     pub failures: u64,
+    /// Times that a call had pages of the group leave first because it was above its high_bytes.
+    pub high_events: u64,
+    /// Times that its pages were looked at although it had no more than its low_bytes.
+    pub low_events: u64,
     /// Bytes that its spaces are promised, with the shared memory made for it; with `commit=`.
     pub committed_bytes: u64,
     /// Most of that; UINT64_MAX if there is no limit.
@@ -98,8 +104,93 @@ pub unsafe extern "C" fn vellum_group_create(
     Status::of(create())
 }
 
-/// Ends a group that no space belongs to. What it is charged for is the root's then. Looks at
-/// every frame.
+/// The same within another group: what the new one is charged for, that one is charged for, too,
+/// and the limits of both hold.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_group_create_in(
+    vm: *mut Manager,
+    around: Group,
+    limit_bytes: u64,
+    group: *mut Group,
+) -> Status {
+    let create = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(group)?) };
+        let around = manager.vm.group(around.id());
+        let id = around.create_group(limit_of(limit_bytes)?)?.id();
+        out.set(Group { bits: id.to_bits() });
+        Ok(())
+    };
+    Status::of(create())
+}
+
+/// What a group may have and keep, with those within it, as the limits of Linux's memory control
+/// groups.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct GroupLimits {
+    /// What it never has more of; UINT64_MAX for no limit.
+    pub max_bytes: u64,
+    /// Above this, calls have pages of it leave first, and go on; UINT64_MAX for no limit.
+    pub high_bytes: u64,
+    /// Up to this, its pages leave for others only if nothing else can.
+    pub low_bytes: u64,
+    /// Up to this, they never do.
+    pub min_bytes: u64,
+}
+
+/// Gives a group other limits, as vellum_group_limit_set does with the first of them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_group_limits_set(
+    vm: *mut Manager,
+    group: Group,
+    limits: *const GroupLimits,
+    excess_bytes: *mut u64,
+) -> Status {
+    let set = || {
+        // SAFETY: the head of the header.
+        let (manager, limits) = unsafe { (named(vm)?, limits.as_ref()) };
+        let limits = limits.ok_or(Status::Argument)?;
+        let limits = frame::GroupLimits {
+            max: limit_of(limits.max_bytes)?,
+            high: limit_of(limits.high_bytes)?,
+            low: limit_of(limits.low_bytes)?,
+            min: limit_of(limits.min_bytes)?,
+        };
+        let excess = manager.vm.group(group.id()).set_limits(limits)?;
+        // SAFETY: as above.
+        if let Ok(out) = unsafe { Out::new(excess_bytes) } {
+            out.set(bytes_of(excess));
+        }
+        Ok(())
+    };
+    Status::of(set())
+}
+
+/// Has up to about so many bytes of pages of a group leave memory; `left_bytes`, which may be null,
+/// gets how many have.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_group_reclaim(
+    vm: *mut Manager,
+    group: Group,
+    bytes: u64,
+    left_bytes: *mut u64,
+) -> Status {
+    let reclaim = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        let left = manager.vm.group(group.id()).reclaim(pages_of(bytes)?)?;
+        // SAFETY: as above.
+        if let Ok(out) = unsafe { Out::new(left_bytes) } {
+            out.set(bytes_of(left));
+        }
+        Ok(())
+    };
+    Status::of(reclaim())
+}
+
+/// Ends a group that no space belongs to and no group lies within. What it is charged for is that of
+/// the group around it then. Looks at every frame.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_group_end(vm: *mut Manager, group: Group) -> Status {
     // SAFETY: the head of the header.
@@ -157,10 +248,13 @@ pub unsafe extern "C" fn vellum_group_stats_get(
         out.set(GroupStats {
             used_bytes: bytes_of(stats.usage),
             peak_bytes: bytes_of(stats.peak),
-            limit_bytes: bytes_of_limit(stats.limit),
+            limit_bytes: bytes_of_limit(stats.limits.max),
+            table_bytes: bytes_of(stats.tables),
             reclaimed_bytes: bytes_of(stats.reclaimed),
             limit_hits: stats.limit_hits,
             failures: stats.failures,
+            high_events: stats.high_events,
+            low_events: stats.low_events,
             committed_bytes: bytes_of(stats.committed),
             commit_limit_bytes: bytes_of_limit(stats.commit_limit),
             spaces: stats.spaces,

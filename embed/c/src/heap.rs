@@ -100,7 +100,7 @@ pub fn needed(platform: &Platform, frames: u64, reclaims: bool) -> Option<usize>
     const RECLAIM_FRAME: u64 = 24;
     const RECLAIM_CPU: u64 = 32 << 10;
     const RECLAIM_NODE: u64 = 64 << 10;
-    const RECLAIM_FIXED: u64 = 64 << 10;
+    const RECLAIM_FIXED: u64 = 96 << 10;
     let (cpus, nodes) = (u64::from(platform.cpus), u64::from(platform.nodes));
     let ranges = u64::from(platform.memory_ranges);
     let small = cpus * CPU + nodes * (ZONE + cpus * CPU_ZONE) + ranges * RANGE + FIXED;

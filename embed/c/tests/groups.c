@@ -142,6 +142,48 @@ static void pages_of_files_leave_at_the_limit(void)
     shut_down();
 }
 
+static void groups_lie_within_groups(void)
+{
+    enum vellum_status last;
+    struct vellum_space space;
+    struct vellum_group outer, inner;
+    struct vellum_object file;
+    uint64_t bytes;
+    DO(make("reclaim=on,groups=all", 0));
+    DO(vellum_group_create(vm, LIMIT, &outer));
+    DO(vellum_group_create_in(vm, outer, UINT64_MAX, &inner));
+    DO(vellum_space_create(vm, &space));
+    DO(vellum_group_join(vm, space, inner));
+    EXPECT(stats(outer).table_bytes == PAGE && stats(outer).used_bytes == PAGE);
+    ANSWERS(IN_USE, vellum_group_end(vm, outer));
+    DO(vellum_file_create(vm, 3, 8 * LIMIT, &file));
+    uint64_t place = map(space, 8 * LIMIT, file);
+    EXPECT(touch(space, place, 512, VELLUM_READ, &last) == 512);
+    EXPECT(stats(outer).peak_bytes <= LIMIT && stats(outer).limit_hits > 0);
+    EXPECT(stats(inner).used_bytes == stats(outer).used_bytes && stats(inner).table_bytes > PAGE);
+
+    struct vellum_group_limits limits = {
+        .max_bytes = UINT64_MAX, .high_bytes = 16 * PAGE, .low_bytes = 4 * PAGE, .min_bytes = PAGE};
+    DO(vellum_group_limits_set(vm, inner, &limits, &bytes));
+    EXPECT(bytes == 0 && stats(inner).used_bytes <= 16 * PAGE);
+    EXPECT(touch(space, place, 512, VELLUM_READ, &last) == 512);
+    EXPECT(stats(inner).high_events > 0 && stats(inner).failures == 0);
+    EXPECT(stats(inner).low_events == 0);
+    limits.low_bytes = 1;
+    ANSWERS(ARGUMENT, vellum_group_limits_set(vm, inner, &limits, NULL));
+    ANSWERS(ARGUMENT, vellum_group_limits_set(vm, inner, NULL, NULL));
+    DO(vellum_group_reclaim(vm, inner, 4 * PAGE, &bytes));
+    EXPECT(bytes >= 4 * PAGE);
+    ANSWERS(NO_GROUP, vellum_group_reclaim(vm, root, PAGE, NULL));
+    DO(vellum_exit(vm, space, NULL));
+    DO(vellum_object_release(vm, file));
+    EXPECT(stats(outer).used_bytes == 0);
+    DO(vellum_group_end(vm, inner));
+    ANSWERS(NO_GROUP, vellum_group_create_in(vm, inner, LIMIT, &inner));
+    DO(vellum_group_end(vm, outer));
+    shut_down();
+}
+
 static void what_is_no_group_is_refused(void)
 {
     struct vellum_group group, groups[100];
@@ -229,6 +271,7 @@ int main(void)
     EXPECT(ram != NULL);
     a_group_has_no_more_than_its_limit();
     pages_of_files_leave_at_the_limit();
+    groups_lie_within_groups();
     what_is_no_group_is_refused();
     no_more_is_promised_than_may_be();
     puts("groups have what they may have");

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use vellum::addr::Vpn;
+use vellum::design::GroupMode;
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{File, Group, GroupError, Loaded, ReadRequest, Space};
@@ -220,7 +221,7 @@ impl<F: Format, R: ReverseMap> Engine for CoreEngine<F, R> {
     }
 
     fn groups(&self) -> Option<&dyn Groups> {
-        self.vm.design().groups.then_some(self)
+        (self.vm.design().groups != GroupMode::Off).then_some(self)
     }
 
     fn victim(&self) -> Option<(SpaceSlot, u64)> {

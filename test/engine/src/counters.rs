@@ -65,7 +65,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
             counters.extend([
                 ("group: pages at the end", stats.usage),
                 ("group: pages at the peak", stats.peak),
-                ("group: pages it may have", stats.limit),
+                ("group: pages it may have", stats.limits.max),
                 ("group: limit reached", stats.limit_hits),
                 ("group: pages scanned", stats.scanned),
                 ("group: pages reclaimed", stats.reclaimed),

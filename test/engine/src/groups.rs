@@ -55,9 +55,9 @@ impl<F: Format, R: ReverseMap> Groups for CoreEngine<F, R> {
             .ok()?;
         Some(GroupUse {
             pages: stats.usage,
-            limit: stats.limit,
+            limit: stats.limits.max,
             reclaimed: stats.reclaimed,
-            limit_hits: stats.limit_hits,
+            limit_hits: stats.limits.max_hits,
         })
     }
 }

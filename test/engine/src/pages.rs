@@ -1,6 +1,6 @@
 //! What callers ask of a design before an engine of it is built.
 
-use vellum::design::TableFormat;
+use vellum::design::{GroupMode, TableFormat};
 use vellum::table::Format;
 use vellum::{Design, with_format};
 
@@ -46,7 +46,7 @@ pub fn reclaims(design: &str) -> Result<bool, EngineError> {
 /// [`EngineError::Design`] if it is not a design.
 pub fn has_groups(design: &str) -> Result<bool, EngineError> {
     let design = parse(design)?;
-    Ok(design.reclaim && design.groups)
+    Ok(design.reclaim && design.groups != GroupMode::Off)
 }
 
 /// Whether `design` itself says what the option `name` is, or names a kernel if `name` is `as`.

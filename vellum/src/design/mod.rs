@@ -15,7 +15,7 @@ mod tests;
 pub use crate::published::presets::{PRESETS, Preset};
 pub use tables::{
     AccessMarks, BlockFlags, BuddyCheck, CommitMode, Design, Di, FaultLock, FileHuge, FileIo,
-    FlagUpdates, Folio, ForkCopy, FrameLists, HugePages, MarkChecks, OPTIONS, PageAging,
+    FlagUpdates, Folio, ForkCopy, FrameLists, GroupMode, HugePages, MarkChecks, OPTIONS, PageAging,
     PageLocking, PmapLock, PvAlloc, PvLock, PvLru, QuickLevels, QuickMark, QuickNode, RegionIndex,
     Rmap, Superpages, TableFormat, TableSource, UserTables, ZoneCache,
 };

@@ -408,6 +408,18 @@ choices! {
     Never "never";
 }
 
+choices! {
+    /// Whether there are groups of spaces, and what they are charged for: `groups=`.
+    #[non_exhaustive]
+    GroupMode;
+    /// There are none.
+    Off "off";
+    /// Pages.
+    On "on";
+    /// Pages and page tables.
+    All "all";
+}
+
 /// A switch.
 impl Values for bool {
     const ALL: &'static [bool] = &[true, false];
@@ -594,9 +606,9 @@ options! {
     "aging" page_aging: PageAging = "lru", only with "reclaim" = ["on"], set by embedders;
         "reclaim: how pages that have not been used for long are found";
         "split lists (van Riel 2008), refault distance (Weiner 2014); multi-gen LRU (Yu Zhao 2022)";
-    "groups" groups: bool = "off", only with "reclaim" = ["on"], set by embedders;
-        "reclaim: whether spaces can be in groups, each with a limit of what it is charged for";
-        "memory control groups (Singh and Emelyanov 2008)";
+    "groups" groups: GroupMode = "off", only with "reclaim" = ["on"], set by embedders;
+        "reclaim: whether spaces can be in groups, with limits of what they are charged for: pages, or page tables, too";
+        "memory control groups (Singh and Emelyanov 2008); of version 2 (Weiner 2016)";
     "commit" commit: CommitMode = "off", set by embedders;
         "whether memory is counted that was promised and may not be used yet, and what is refused";
         "vm.overcommit_memory (Cox 2002, Linux 2.5.30); heuristic and always existed in 2.4";

@@ -3,11 +3,13 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-use super::group::Groups;
+use super::group::{GroupLimits, Groups};
 use super::memory::PhysicalMemory;
 use super::request::{OutOfMemory, Request};
 use crate::addr::Pfn;
 use crate::platform::{GroupId, Machine};
+use crate::sync::atomic::Ordering;
+use crate::sync::limbo::{Chain, ChainLinks};
 use crate::sync::{Pin, Unpinned};
 
 /// Why there is no frame for a page.
@@ -43,10 +45,12 @@ impl From<OutOfMemory> for NoPage {
 }
 
 impl<P: Machine> PhysicalMemory<P> {
-    /// Keeps account of groups from now on, of which there is only the root.
-    pub(crate) fn keep_groups(&mut self) {
+    /// Keeps account of groups from now on, of which there is only the root, and if it is said,
+    /// charges them for page tables.
+    pub(crate) fn keep_groups(&mut self, with_tables: bool) {
         let span = self.view().span();
-        self.groups = Some(Arc::new(Groups::new(span, self.platform.cpus())));
+        let groups = Groups::new(span, self.platform.cpus(), with_tables);
+        self.groups = Some(Arc::new(groups));
     }
 
     /// The groups, if there can be any.
@@ -145,6 +149,95 @@ impl<P: Machine> PhysicalMemory<P> {
         Ok(frame)
     }
 
+    /// The table that `take` returns, charged to the group that is charged for `root`, the root of
+    /// the tables that it is for. If the group has as many pages as it may, the CPU keeps its name
+    /// ([`PhysicalMemory::take_group_refusal`]).
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    #[inline]
+    pub(crate) fn charge_table(
+        &self,
+        pin: &Pin<'_>,
+        root: Pfn,
+        take: impl FnOnce() -> Result<Pfn, OutOfMemory>,
+    ) -> Result<Pfn, OutOfMemory> {
+        match self.payer_of(root) {
+            GroupId::ROOT => take(),
+            payer => self.take_table_for(pin, payer, take),
+        }
+    }
+
+    #[inline(never)]
+    fn take_table_for(
+        &self,
+        pin: &Pin<'_>,
+        payer: GroupId,
+        take: impl FnOnce() -> Result<Pfn, OutOfMemory>,
+    ) -> Result<Pfn, OutOfMemory> {
+        let charged = self.charged(pin, 0, payer, || take().ok());
+        if let Err(NoPage::GroupLimit(group)) = charged {
+            let refused_by = &self.cpus.get(pin).refused_by;
+            refused_by.store(group.to_bits(), Ordering::Relaxed);
+        }
+        let table = charged.ok().flatten().ok_or(OutOfMemory)?;
+        if let Some(groups) = self.groups() {
+            groups.count_table(pin, payer.place(), 1);
+        }
+        Ok(table)
+    }
+
+    /// Charges the same group for a table that is needed to give memory back, whatever it may have.
+    #[inline]
+    pub(crate) fn charge_table_anyway(&self, pin: &Pin<'_>, root: Pfn, table: Pfn) {
+        let payer = self.payer_of(root);
+        if payer != GroupId::ROOT {
+            self.charge_root(pin, table, payer);
+        }
+    }
+
+    /// Nobody is charged any more for tables that are about to be given back.
+    #[inline]
+    pub(crate) fn uncharge_tables(&self, pin: &Pin<'_>, tables: Chain) {
+        if let Some(groups) = self.groups()
+            && groups.charge_tables()
+        {
+            let mut next = tables.head;
+            for _ in 0..tables.count() {
+                groups.uncharge_table(pin, Pfn(next));
+                next = ChainLinks::next(self, next);
+            }
+        }
+    }
+
+    /// The group that refused a call on this CPU a page table, if nobody has asked since and it
+    /// would again.
+    pub(crate) fn take_group_refusal(&self, pin: &Pin<'_>) -> Option<GroupId> {
+        let groups = self.groups().filter(|groups| groups.charge_tables())?;
+        let refused_by = &self.cpus.get(pin).refused_by;
+        let id = GroupId::from_bits(refused_by.swap(0, Ordering::Relaxed));
+        groups.has_no_room(id).then_some(id)
+    }
+
+    /// The group that is charged for the root of a space's tables, and so for its other tables.
+    #[inline]
+    pub(crate) fn payer_of(&self, root: Pfn) -> GroupId {
+        match self.groups() {
+            Some(groups) if groups.charge_tables() => groups.group_of(root),
+            _ => GroupId::ROOT,
+        }
+    }
+
+    /// Charges a group for the root of a space's tables instead of who was charged. The space
+    /// belongs to both.
+    pub(crate) fn charge_root(&self, pin: &Pin<'_>, root: Pfn, payer: GroupId) {
+        if let Some(groups) = self.groups()
+            && groups.charge_tables()
+        {
+            groups.recharge(pin, root, payer);
+        }
+    }
+
     /// Nobody uses `1 << order` frames any more.
     #[inline]
     pub(super) fn uncharge(&self, pin: &Pin<'_>, frame: Pfn, order: u32) {
@@ -153,27 +246,28 @@ impl<P: Machine> PhysicalMemory<P> {
         }
     }
 
-    /// A new group; `None` if there are as many as can be.
-    pub(crate) fn begin_group(&self, limit: u64) -> Option<GroupId> {
+    /// A new group within another; `None` if there are as many as can be, or no such other.
+    pub(crate) fn begin_group(&self, within: GroupId, limit: u64) -> Option<GroupId> {
         self.groups()?
-            .begin(limit, &|spins| self.platform.relax(spins))
+            .begin(within, limit, &|spins| self.platform.relax(spins))
     }
 
-    /// Takes back what CPUs have in stock of a group.
+    /// Takes back what CPUs have in stock of a group and those within it.
     pub(crate) fn take_stocks(&self, unpinned: Unpinned<'_>, id: GroupId) -> bool {
-        self.groups().is_some_and(|groups| {
-            let relax = |spins| self.platform.relax(spins);
-            let wait = |unpinned: Unpinned<'_>| self.wait_for_pins(unpinned);
-            groups.take_stocks(unpinned, id, &relax, &wait)
-        })
+        self.change_group_limits(unpinned, id, &|_| {})
     }
 
-    /// Gives a group another limit; false if there is no such group.
-    pub(crate) fn set_group_limit(&self, unpinned: Unpinned<'_>, id: GroupId, limit: u64) -> bool {
+    /// Changes what a group may have; false if there is no such group.
+    pub(crate) fn change_group_limits(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: GroupId,
+        change: &dyn Fn(&mut GroupLimits),
+    ) -> bool {
         self.groups().is_some_and(|groups| {
             let relax = |spins| self.platform.relax(spins);
             let wait = |unpinned: Unpinned<'_>| self.wait_for_pins(unpinned);
-            groups.set_limit(unpinned, (id, limit), &relax, &wait)
+            groups.change(unpinned, id, &relax, &wait, change)
         })
     }
 
@@ -182,13 +276,18 @@ impl<P: Machine> PhysicalMemory<P> {
         &self,
         unpinned: Unpinned<'_>,
         id: GroupId,
-        move_pages: impl FnOnce(Unpinned<'_>),
+        move_pages: impl FnOnce(Unpinned<'_>, usize),
     ) -> Option<bool> {
         let relax = |spins| self.platform.relax(spins);
         let wait = |unpinned: Unpinned<'_>| self.wait_for_pins(unpinned);
-        let move_all = |unpinned: Unpinned<'_>| {
-            self.end_dirty_pages(id.place());
-            move_pages(unpinned);
+        let move_all = |unpinned: Unpinned<'_>, around: usize| {
+            let pin = self.pin_by(&unpinned);
+            self.end_dirty_pages(&pin, id.place(), around);
+            if let Some(groups) = self.groups() {
+                groups.end_tables(&pin, id.place(), around);
+            }
+            drop(pin);
+            move_pages(unpinned, around);
         };
         self.groups()?.end(unpinned, id, &relax, &wait, move_all)
     }

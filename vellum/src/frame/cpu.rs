@@ -136,6 +136,8 @@ pub(crate) struct CpuFrames {
     pub(super) seen_shortage: AtomicU32,
     /// What a refusal that nobody has asked about yet needs ([`super::Relief`]).
     pub(super) relief: AtomicU32,
+    /// The group that has refused a call a page table which nobody has asked about yet.
+    pub(super) refused_by: AtomicU32,
     pub(crate) counters: Counters,
     pub(super) limbo: Limbo,
     pub(super) low: ZoneLists,
@@ -164,6 +166,7 @@ impl CpuFrames {
             (&raw mut (*place).windows).write(AtomicU32::new(0));
             (&raw mut (*place).seen_shortage).write(AtomicU32::new(0));
             (&raw mut (*place).relief).write(AtomicU32::new(0));
+            (&raw mut (*place).refused_by).write(AtomicU32::new(0));
             (&raw mut (*place).counters).write(Counters::default());
             (&raw mut (*place).limbo).write(Limbo::default());
             ZoneLists::init(&raw mut (*place).low, low);

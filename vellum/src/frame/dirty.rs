@@ -11,6 +11,7 @@
 
 use alloc::boxed::Box;
 
+use super::group_tree::Places;
 use super::memory::PhysicalMemory;
 use crate::addr::Pfn;
 use crate::platform::{GroupId, Machine};
@@ -44,20 +45,33 @@ impl DirtyPages {
 
     /// The same if they may be more than `few`; something that is not more if they are not.
     /// Where they are far from that, no other CPU's line is looked at.
-    pub(crate) fn if_more(&self, place: usize, few: u64) -> u64 {
-        let begun = self.begun[place].load(Ordering::Relaxed) as i64;
-        let told = self.counts.told(place) as i64;
-        let most = told.wrapping_sub(begun).max(0) as u64 + self.counts.untold();
-        match most > few {
-            true => self.of(place),
+    pub(crate) fn if_more(&self, places: Places, few: u64) -> u64 {
+        let most = |place: usize| {
+            let begun = self.begun[place].load(Ordering::Relaxed) as i64;
+            let told = self.counts.told(place) as i64;
+            told.wrapping_sub(begun).max(0) as u64 + self.counts.untold()
+        };
+        match places.into_iter().map(most).sum::<u64>() > few {
+            true => self.of_all(places),
             false => 0,
         }
     }
 
-    /// The group of a place has ended, and nobody counts pages of it any more.
-    fn end(&self, place: usize) {
-        let begun = self.counts.sum(place);
-        self.begun[place].store(begun, Ordering::Relaxed);
+    /// The dirty pages of several places.
+    pub(crate) fn of_all(&self, places: Places) -> u64 {
+        places.into_iter().map(|place| self.of(place)).sum()
+    }
+
+    /// The group of a place has ended, and nobody counts pages of it any more: what is left are
+    /// those of the one around it.
+    fn end(&self, pin: &Pin<'_>, place: usize, around: usize) {
+        let sum = self.counts.sum(place);
+        let begun = self.begun[place].swap(sum, Ordering::Relaxed);
+        if around != 0 {
+            // (That of the root has them all.)
+            let left = sum.wrapping_sub(begun) as i64 as i32;
+            self.counts.add(pin, around, left);
+        }
     }
 }
 
@@ -129,9 +143,9 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// Nothing is charged to the group of a place any more, and nobody counts dirty pages of it.
-    pub(super) fn end_dirty_pages(&self, place: usize) {
+    pub(super) fn end_dirty_pages(&self, pin: &Pin<'_>, place: usize, around: usize) {
         if let Some(dirty) = self.dirty() {
-            dirty.end(place);
+            dirty.end(pin, place, around);
         }
     }
 }

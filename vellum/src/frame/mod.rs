@@ -143,6 +143,7 @@ mod dirty;
 mod free;
 mod give_back;
 mod group;
+mod group_tree;
 mod inject;
 mod keeper;
 mod memory;
@@ -170,7 +171,9 @@ mod tests;
 pub use charge::NoPage;
 pub(crate) use commit::{Commit, Committer};
 pub use commit::{CommitLimits, CommitPolicy, CommitShare, CommitStats};
+pub use group::GroupLimits;
 pub(crate) use group::Groups;
+pub(crate) use group_tree::Places;
 pub use keeper::Keeper;
 #[cfg(feature = "published")]
 pub(crate) use keeper::KeepsFrames;

@@ -41,7 +41,7 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// Retired frames that wait on this CPU for their epoch.
-    pub fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
+    pub(crate) fn waiting_here(&self, pin: &Pin<'_>) -> u64 {
         self.waiting_on(pin.cpu())
     }
 

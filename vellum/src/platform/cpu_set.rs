@@ -87,7 +87,7 @@ impl<'w> CpuSet<'w> {
 
     /// Whether `cpu` is the only CPU that can be in the set.
     #[inline]
-    pub fn has_no_other_than(self, cpu: CpuId) -> bool {
+    pub(crate) fn has_no_other_than(self, cpu: CpuId) -> bool {
         match self.words {
             None => self.bits & !Self::bit(cpu) == 0,
             Some(many) => many.has_no_other_than(cpu),

@@ -130,6 +130,9 @@ macro_rules! forward {
             fn group_out_of_memory(&self, group: GroupId, victim: Option<Victim>) -> Rescue {
                 (**self).group_out_of_memory(group, victim)
             }
+            fn group_above_high(&self, group: GroupId, pages: u64) {
+                (**self).group_above_high(group, pages);
+            }
         }
     )* };
 }

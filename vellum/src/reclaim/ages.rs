@@ -144,11 +144,11 @@ impl Ages {
         self.word(number) & AGAIN != 0
     }
 
-    /// A page goes on as one of the root's, as old as it was in its group.
-    pub(super) fn move_to_root(&self, number: u32, group: usize) {
+    /// A page goes on as one of another group, as old as it was in its own.
+    pub(super) fn move_to(&self, number: u32, group: usize, other: usize) {
         let age = self.now(group) - self.last_use(number, group);
         let flags = self.word(number) & !INTERVAL;
-        let last_use = self.now(0).saturating_sub(age) as u16 & INTERVAL;
+        let last_use = self.now(other).saturating_sub(age) as u16 & INTERVAL;
         self.set_word(number, flags | last_use);
     }
 

@@ -221,7 +221,7 @@ impl Reclaim {
         ages: &Ages,
         group: usize,
     ) {
-        let scope = Scope::Group(group);
+        let scope = Scope::Only(group);
         let nodes = 0..self.lists.nodes();
         let listed = |node| PageKind::ALL.map(|kind| self.listed_in(scope, node, kind));
         let listed: u64 = nodes.flat_map(listed).sum();
@@ -262,7 +262,8 @@ impl Reclaim {
             for list in lists {
                 let end = done.scanned + self.lists.length_of(set, list);
                 while done.scanned < end && done.freed < want {
-                    let most = self.lot(set, kind).min((end - done.scanned) as usize);
+                    let lot = self.lot(set, kind, want - done.freed);
+                    let most = lot.min((end - done.scanned) as usize);
                     if !self.scan_aged(
                         unpinned.reborrow(),
                         evictor,
@@ -286,7 +287,8 @@ impl Reclaim {
                 false => From::Newcomers,
             };
             let before = done.freed;
-            let most = self.lot(set, kind).min((count - done.scanned) as usize);
+            let lot = self.lot(set, kind, want - done.freed);
+            let most = lot.min((count - done.scanned) as usize);
             if !self.scan_aged(
                 unpinned.reborrow(),
                 evictor,

@@ -87,8 +87,10 @@ pub(crate) enum Scope {
     All,
     /// The same of pages of files alone.
     Files,
-    /// Those of the group in a place.
+    /// Those of the group in a place, and of those within it.
     Group(usize),
+    /// Those of the group in a place alone.
+    Only(usize),
 }
 
 /// The pages of a group on a node.

@@ -1,6 +1,6 @@
 //! Scanning the lists of a node.
 
-use super::groups::Whose;
+use super::groups::{Low, Whose};
 use super::lists::list_of;
 use super::{ALL, Cooled, Evictor, PageKind, Reclaim, Rule, Scope, Set, Taken, To};
 use crate::addr::Pfn;
@@ -40,7 +40,12 @@ impl Reclaim {
         want: u64,
     ) -> u64 {
         self.reclaimers.begin();
-        let freed = self.shrink(unpinned.reborrow(), evictor, Scope::All, node, want);
+        let mut low = Low::default();
+        let scope = Scope::All;
+        let mut freed = self.shrink(unpinned.reborrow(), evictor, (scope, &mut low), node, want);
+        if freed == 0 && low.take() {
+            freed = self.shrink(unpinned.reborrow(), evictor, (scope, &mut low), node, want);
+        }
         if freed > 0 {
             evictor.wait_for_frames(unpinned);
         }
@@ -50,12 +55,13 @@ impl Reclaim {
 
     /// Has up to about `want` pages of a scope on a node leave memory; returns how many have. The
     /// last pass looks at every page and takes used ones, too: if there is a page that can leave,
-    /// and nobody else has taken it, this is not 0.
+    /// and nobody else has taken it, this is not 0. (Protected ones cannot; `low` is told of those
+    /// that could at last.)
     fn shrink(
         &self,
         mut unpinned: Unpinned<'_>,
         evictor: &dyn Evictor,
-        scope: Scope,
+        (scope, low): (Scope, &mut Low),
         node: usize,
         want: u64,
     ) -> u64 {
@@ -83,9 +89,15 @@ impl Reclaim {
                     if listed == 0 {
                         continue;
                     }
+                    let open = self.open(scope, group, low);
+                    if open.most() == 0 {
+                        continue;
+                    }
+                    let most = most.min(open.most());
+                    let listed = if shift > 0 { open.of(listed) } else { listed };
                     // Groups are looked at, and give, in proportion to what they have.
                     let most = match shift {
-                        0 => want - freed,
+                        0 => (want - freed).min(open.most()),
                         _ => (most * listed).div_ceil(all.max(listed)).min(want - freed),
                     };
                     let least = (LOT as u64 * listed).div_ceil(all.max(listed));
@@ -107,11 +119,16 @@ impl Reclaim {
         freed
     }
 
-    /// Pages of a set to be looked at together: of a small group not all of them.
-    pub(super) fn lot(&self, set: Set, kind: PageKind) -> usize {
-        match set.group {
+    /// Pages of a set to be looked at together, for `want` to leave: of a small group not all of
+    /// them, and of one that may be protected no more than those.
+    pub(super) fn lot(&self, set: Set, kind: PageKind, want: u64) -> usize {
+        let lot = match set.group {
             0 => LOT,
             _ => (self.lists.listed(set, kind) as usize / LOT_SHARE).clamp(LEAST_LOT, LOT),
+        };
+        match self.lists.protected_groups() {
+            None => lot,
+            Some(_) => lot.min(usize::try_from(want).unwrap_or(LOT)),
         }
     }
 
@@ -145,7 +162,14 @@ impl Reclaim {
         let before = self.reclaimed_in(scope);
         for _ in 0..PATIENCE {
             self.reclaimers.begin();
-            let freed = self.shrink_each(unpinned.reborrow(), evictor, scope, first, want);
+            let mut low = Low::default();
+            let mut each = |low: &mut Low| {
+                self.shrink_each(unpinned.reborrow(), evictor, (scope, low), first, want)
+            };
+            let mut freed = each(&mut low);
+            if freed == 0 && low.take() {
+                freed = each(&mut low);
+            }
             if freed > 0 {
                 evictor.wait_for_frames(unpinned.reborrow());
             }
@@ -165,7 +189,7 @@ impl Reclaim {
         &self,
         mut unpinned: Unpinned<'_>,
         evictor: &dyn Evictor,
-        scope: Scope,
+        (scope, low): (Scope, &mut Low),
         first: usize,
         want: u64,
     ) -> u64 {
@@ -175,7 +199,7 @@ impl Reclaim {
             freed += self.shrink(
                 unpinned.reborrow(),
                 evictor,
-                scope,
+                (scope, &mut *low),
                 (first + step) % nodes,
                 want - freed,
             );
@@ -204,7 +228,8 @@ impl Reclaim {
             if active > inactive || forced && active > 0 {
                 self.deactivate(unpinned.reborrow(), evictor, (set, kind));
             }
-            let most = self.lot(set, kind).min((count - done.scanned) as usize);
+            let lot = self.lot(set, kind, want - done.freed);
+            let most = lot.min((count - done.scanned) as usize);
             if !self.scan_lot(
                 unpinned.reborrow(),
                 evictor,
@@ -297,7 +322,7 @@ impl Reclaim {
     ) {
         let mut pages = [Pfn::NONE; LOT];
         let active = list_of(kind, true);
-        let most = self.lot(set, kind);
+        let most = self.lot(set, kind, u64::MAX);
         let count =
             self.lists
                 .take_oldest(&evictor.pin_by(&unpinned), set, active, &mut pages[..most]);

@@ -104,20 +104,43 @@ pub(crate) struct GroupCounts {
     pub(crate) refaults: Count,
     pub(crate) limit_hits: Count,
     pub(crate) failures: Count,
+    pub(crate) low_events: Count,
+    pub(crate) high_events: Count,
 }
 
 impl GroupCounts {
-    /// Begins anew.
-    pub(super) fn reset(&self) {
+    fn all(&self) -> [&Count; 7] {
         let GroupCounts {
             scanned,
             reclaimed,
             refaults,
             limit_hits,
             failures,
+            low_events,
+            high_events,
         } = self;
-        for count in [scanned, reclaimed, refaults, limit_hits, failures] {
+        [
+            scanned,
+            reclaimed,
+            refaults,
+            limit_hits,
+            failures,
+            low_events,
+            high_events,
+        ]
+    }
+
+    /// Begins anew.
+    pub(super) fn reset(&self) {
+        for count in self.all() {
             count.0.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds what another has counted.
+    pub(crate) fn add(&self, other: &GroupCounts) {
+        for (count, more) in self.all().into_iter().zip(other.all()) {
+            count.add(more.get());
         }
     }
 }

@@ -35,7 +35,7 @@ pub fn fence(order: Ordering) {
 /// atomic exchange of any order, taken or refused. On x86-64 such an instruction is
 /// a full fence itself, so that only the compiler is kept from reordering.
 #[inline]
-pub fn fence_after_exchange() {
+pub(crate) fn fence_after_exchange() {
     #[cfg(all(
         target_arch = "x86_64",
         not(any(miri, vellum_instrumented, vellum_loom))

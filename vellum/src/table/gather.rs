@@ -282,6 +282,7 @@ impl<'g, P: Machine> Gather<'g, P> {
         self.runs.used = 0;
         if has_tables {
             let tables = core::mem::replace(&mut self.tables, Chain::EMPTY);
+            self.memory.uncharge_tables(self.pin, tables);
             // SAFETY: unlinked and empty, as the caller of `new` promised, and flushed.
             unsafe { self.source.retire(self.memory, self.pin, tables) };
         }

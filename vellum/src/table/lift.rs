@@ -112,7 +112,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
             LockedTable::<F>::lock(self.memory, self.pin, successor, self.whole),
         ) else {
             // SAFETY: taken for this call, never linked, and all its entries are zero.
-            unsafe { (self.source).give_back(self.memory, self.pin, successor, 1) };
+            unsafe { self.give_back(successor, 1) };
             return Ok(false);
         };
         let above = self.lock_above(&old);
@@ -155,12 +155,13 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
             entry: 0,
         };
         let table = self.source.take(self.memory, self.pin, wanted).ok()?;
+        self.memory.charge_table_anyway(self.pin, self.root, table);
         let base = F::table_base(page, 1);
         self.memory.frame(table).init_table(self.owner, 1, base, 0);
         if self.memory.is_direct(table) {
             // High memory is used up, too.
             // SAFETY: taken for this call, never linked, and all its entries are zero.
-            unsafe { (self.source).give_back(self.memory, self.pin, table, 1) };
+            unsafe { self.give_back(table, 1) };
             return None;
         }
         Some(table)

@@ -3,12 +3,12 @@
 use super::Contended;
 use super::format::{Format, Marks};
 use super::locked::{LINE_ENTRIES, LockedTable, Users};
-use super::pages::Wanted;
+use super::pages::{Chain, Wanted};
 use super::reach::uses_windows;
 use super::walk::Tables;
 use crate::addr::{Pfn, Prot, Vpn};
 use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site, TableFlags};
-use crate::platform::{Machine, Zone};
+use crate::platform::{GroupId, Machine, Zone};
 use crate::sync::atomic::Ordering;
 use crate::sync::{LockTurn, bytes};
 
@@ -148,7 +148,8 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
     #[inline]
     fn make(&self, page: Vpn, level: u32, entry: u64) -> Result<Pfn, OutOfMemory> {
         let index = F::index(page, level);
-        let table = self.take(level, index)?;
+        let take = || self.take(level, index);
+        let table = self.memory.charge_table(self.pin, self.root, take)?;
         let live = u32::from(entry != 0);
         let base = F::table_base(page, level);
         self.memory
@@ -185,6 +186,17 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
         table
     }
 
+    /// [`TablePages::give_back`](super::TablePages::give_back) of a table that was charged.
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn give_back(&self, table: Pfn, level: u32) {
+        let tables = Chain::of(self.memory, table.0);
+        self.memory.uncharge_tables(self.pin, tables);
+        // SAFETY: the caller's promise.
+        unsafe { (self.source).give_back(self.memory, self.pin, table, level) };
+    }
+
     /// Empties and gives back the tables for `page` that were made below
     /// `top_level` and not linked; `entry` names the highest.
     #[cold]
@@ -197,7 +209,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
             });
             // SAFETY: the table was made for this call and never linked, and its
             // only entry was cleared.
-            unsafe { (self.source).give_back(self.memory, self.pin, table, level) };
+            unsafe { self.give_back(table, level) };
         }
     }
 
@@ -215,6 +227,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
             entry: 0,
         };
         let table = self.source.take(self.memory, self.pin, wanted)?;
+        self.memory.charge_table_anyway(self.pin, self.root, table);
         let done = self
             .lock(page)
             .filter(|locked| locked.level() > 1)
@@ -238,7 +251,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
             });
         if !done {
             // SAFETY: the table was made for this call and never linked.
-            unsafe { self.source.give_back(self.memory, self.pin, table, 1) };
+            unsafe { self.give_back(table, 1) };
         }
         Ok(done)
     }
@@ -267,7 +280,8 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
             zone: Zone::Low,
             entry: 0,
         };
-        let table = self.source.take(self.memory, self.pin, wanted)?;
+        let take = || self.source.take(self.memory, self.pin, wanted);
+        let table = self.memory.charge_table(self.pin, self.root, take)?;
         let base = F::table_base(page, below);
         self.memory
             .frame(table)
@@ -288,7 +302,9 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
         leaves: usize,
     ) -> Result<Pfn, OutOfMemory> {
         const FEWEST: usize = 16;
-        if spares.0.is_none() && leaves >= FEWEST {
+        // (A group that is charged for tables is charged for each.)
+        let is_free = self.memory.payer_of(self.root) == GroupId::ROOT;
+        if spares.0.is_none() && leaves >= FEWEST && is_free {
             self.make_spares(spares, (page, below), leaves.ilog2().min(MAX_ORDER));
         }
         match spares.0 {
@@ -334,7 +350,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
             return self.memory.put(self.pin, table);
         }
         // SAFETY: the table was never linked, and none of its entries was filled.
-        unsafe { self.source.give_back(self.memory, self.pin, table, level) };
+        unsafe { self.give_back(table, level) };
     }
 
     /// Keeps a spare table for a large leaf of `table`.

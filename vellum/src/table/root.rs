@@ -97,6 +97,7 @@ impl<P: Machine, F: Format> Tables<'_, P, F> {
         for (table, _) in Self::empty_root(memory, root) {
             tables.append(memory, table.0);
         }
+        memory.uncharge_tables(pin, tables);
         // SAFETY: the caller's promise; the entries of the root were cleared.
         unsafe { source.retire(memory, pin, tables) };
     }

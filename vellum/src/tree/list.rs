@@ -20,7 +20,7 @@ pub struct IntervalList<'a, T: IntervalItem> {
 impl<'a, T: IntervalItem> IntervalList<'a, T> {
     /// The list whose oldest item stands in `oldest`.
     #[inline]
-    pub fn new(arena: &'a Arena<T>, oldest: &'a AtomicU32) -> Self {
+    pub(crate) fn new(arena: &'a Arena<T>, oldest: &'a AtomicU32) -> Self {
         IntervalList { arena, oldest }
     }
 
@@ -29,7 +29,7 @@ impl<'a, T: IntervalItem> IntervalList<'a, T> {
     }
 
     /// Whether there is no item.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.oldest().is_none()
     }
 
@@ -56,7 +56,7 @@ impl<'a, T: IntervalItem> IntervalList<'a, T> {
     }
 
     /// Adds an item that is in no list, as the youngest.
-    pub fn insert(&self, handle: Handle<T>) {
+    pub(crate) fn insert(&self, handle: Handle<T>) {
         let oldest = self.oldest();
         if oldest.is_none() {
             self.oldest.store(handle.raw(), Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl<'a, T: IntervalItem> IntervalList<'a, T> {
     }
 
     /// Removes an item of the list.
-    pub fn remove(&self, handle: Handle<T>) {
+    pub(crate) fn remove(&self, handle: Handle<T>) {
         let next = self.next(handle);
         self.join(self.previous(handle), next);
         if self.oldest() == handle {
@@ -130,7 +130,7 @@ impl<'a, T: IntervalItem> IntervalList<'a, T> {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         mut check: impl FnMut(&T) -> Result<(), &'static str>,
     ) -> Result<u64, &'static str> {

@@ -21,8 +21,9 @@
 //! however many pages the store refuses. Stores through mappings are not counted before
 //! somebody looks at their entries.
 
+use crate::frame::Places;
 use crate::object::{Object, ObjectId, ObjectKind, RUN_PAGES};
-use crate::platform::{GroupId, Platform};
+use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::sync::Unpinned;
 
@@ -120,15 +121,20 @@ impl<P: Platform> PageCache<'_, P> {
         let Some(counted) = self.memory.dirty() else {
             return 0;
         };
-        let share_of = |group: GroupId, pages: u64| {
+        // The count of the root has the pages of all.
+        let share_of = |places: Places, pages: u64| {
             let limit = pages / PART;
-            let dirty = counted.if_more(group.place(), free_of(limit));
+            let dirty = counted.if_more(places, free_of(limit));
             share(dirty, limit, made)
         };
-        let all = share_of(GroupId::ROOT, self.memory.frame_count() as u64);
+        let all = share_of(Places::only(0), self.memory.frame_count() as u64);
         let payer = self.payer(&self.pin());
-        let limit = (self.memory.groups()).and_then(|groups| groups.limit_of(payer));
-        all.max(limit.map_or(0, |limit| share_of(payer, limit)))
+        let Some(groups) = self.memory.groups() else {
+            return all;
+        };
+        let limits = groups.limits_around(payer);
+        let shares = limits.map(|(place, limit)| share_of(groups.within(place), limit));
+        shares.fold(all, u64::max)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A group of spaces as an embedder holds it.
 
-use crate::frame::CommitPolicy;
+use crate::frame::{CommitPolicy, GroupLimits};
 use crate::platform::{GroupId, Platform, Victim};
 use crate::rmap::ReverseMap;
 use crate::space::life::group::{GroupError, GroupStats};
@@ -23,7 +23,41 @@ impl<P: Platform, F: Format, R: ReverseMap> Group<'_, P, F, R> {
         self.id
     }
 
-    /// Gives the group another limit. If it has more, pages of it leave until it has not, or none
+    /// A new group within this one, which may be charged for so many pages: what it is charged for,
+    /// this one is charged for, too ([`Vm::create_group`], which is this of the root). Groups lie
+    /// in groups to any depth.
+    ///
+    /// # Errors
+    /// [`GroupError::NoGroup`], [`GroupError::TooMany`], [`GroupError::Off`].
+    #[inline]
+    pub fn create_group(self, limit: u64) -> Result<Self, GroupError> {
+        let id = self.vm.page_cache().new_group_in(self.id, limit)?;
+        Ok(self.vm.group(id))
+    }
+
+    /// Gives the group other limits, and another protection. If it has more than `max` or `high`
+    /// allow, pages leave as with [`Group::set_limit`].
+    ///
+    /// # Errors
+    /// [`GroupError::NoGroup`], also of the root; [`GroupError::Off`].
+    #[inline]
+    pub fn set_limits(self, limits: GroupLimits) -> Result<u64, GroupError> {
+        let change = |old: &mut GroupLimits| *old = limits;
+        self.vm.page_cache().set_group_limits(self.id, &change)
+    }
+
+    /// Has up to about so many pages of the group and of those within it leave memory
+    /// (`memory.reclaim`); returns how many have. Its own protection does not hold them back.
+    ///
+    /// # Errors
+    /// [`GroupError::NoGroup`], also of the root, for which there is [`Vm::reclaim_pages`];
+    /// [`GroupError::Off`].
+    #[inline]
+    pub fn reclaim(self, pages: u64) -> Result<u64, GroupError> {
+        self.vm.page_cache().reclaim_pages_of(self.id, pages)
+    }
+
+    /// Gives the group another limit (`max`) and leaves the others as they are. If it has more, pages of it leave until it has not, or none
     /// can leave any more; what is left above the limit is returned, and until it is gone
     /// everything is refused that would be charged to the group.
     ///
@@ -72,7 +106,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Group<'_, P, F, R> {
         self.vm.choose_victim_of(self.id)
     }
 
-    /// Ends the group, which no space belongs to. What it is charged for is the root's then.
+    /// Ends the group, which no space belongs to and which no group lies within. What it is charged
+    /// for is that of the group around it then.
     ///
     /// Looks at every frame, and waits for every CPU that is pinned.
     ///

@@ -26,6 +26,8 @@ pub(in crate::space) const MOST_TRIES: u32 = 16;
 const FIRST_PAGES: u64 = 32;
 /// One in so many pages of a group leave at once, at most.
 const GROUP_SHARE: u64 = 16;
+/// Pages that leave at once at most for one call of a group above its `high`.
+const MOST_ABOVE: u64 = 512;
 /// Pages that a node's task has leave between two looks at the watermarks.
 const TASK_PAGES: u64 = 128;
 
@@ -68,7 +70,7 @@ impl<P: Platform> PageCache<'_, P> {
         call: &mut dyn FnMut(Unpinned<'_>) -> Option<Lack>,
     ) {
         let mut effort = Effort::default();
-        while let Some(lacking) = lack {
+        while let Some(lacking) = lack.map(|lack| self.refined(lack)) {
             let mut make_room = |mut unpinned: Unpinned<'_>| {
                 if self.pin_by(&unpinned).is_nested() {
                     return false;
@@ -101,6 +103,18 @@ impl<P: Platform> PageCache<'_, P> {
                 break;
             }
             lack = call(unpinned.reborrow());
+        }
+    }
+
+    /// What is lacking, by who refused it: a call that was refused a page table for its group lacks
+    /// that.
+    fn refined(&self, lack: Lack) -> Lack {
+        match lack {
+            Lack::Memory => {
+                let refused_by = self.memory.take_group_refusal(&self.pin());
+                refused_by.map_or(Lack::Memory, Lack::OfGroup)
+            }
+            Lack::OfGroup(_) => lack,
         }
     }
 
@@ -137,22 +151,54 @@ impl<P: Platform> PageCache<'_, P> {
         group: GroupId,
         effort: &mut Effort,
     ) -> bool {
+        if self.make_room_at_high(unpinned.reborrow(), group) {
+            return true;
+        }
         if effort.group >= MOST_TRIES {
             return false;
         }
         let stats = (self.memory.groups()).and_then(|groups| groups.usage(group));
-        let share = stats.map_or(0, |usage| usage.limit / GROUP_SHARE);
+        let share = stats.map_or(0, |usage| usage.limits.max / GROUP_SHARE);
         let want = FIRST_PAGES.min(share.max(1)) << effort.group;
         effort.group += 1;
         if let Some(reclaim) = self.reclaim() {
             reclaim.group_counts(group.place()).limit_hits.add(1);
         }
-        if self.reclaim_group(unpinned.reborrow(), group, want) {
+        let freed = self.reclaim_group(unpinned.reborrow(), group, want);
+        if freed.is_some() {
             return true;
         }
         // The last that there is may lie in stocks of CPUs.
         let stocked = (self.memory.groups()).and_then(|groups| groups.usage(group));
         stocked.is_some_and(|usage| usage.stocked > 0) && self.memory.take_stocks(unpinned, group)
+    }
+
+    /// Has pages of a group leave that has reached its `high`, and lets it have as many more whether
+    /// any did. False if that is not what its charge was refused for.
+    fn make_room_at_high(&self, mut unpinned: Unpinned<'_>, id: GroupId) -> bool {
+        let Some(groups) = self.memory.groups() else {
+            return false;
+        };
+        if !groups.is_held_at_high(id) {
+            return false;
+        }
+        let above = groups.above_high(id);
+        if let Some(reclaim) = self.reclaim() {
+            reclaim.group_counts(id.place()).high_events.add(1);
+        }
+        self.reclaim_group(
+            unpinned.reborrow(),
+            id,
+            FIRST_PAGES.max(above.min(MOST_ABOVE)),
+        );
+        let above = groups.above_high(id);
+        if above > 0
+            && let Ok(platform) = self.memory.unpinned_platform(unpinned)
+        {
+            platform.group_above_high(id, above);
+        }
+        groups.allow_above_high(id, FIRST_PAGES);
+        true
     }
 
     /// Whether others may have made room or freed pages, after a call found none and nothing
@@ -162,7 +208,7 @@ impl<P: Platform> PageCache<'_, P> {
             Lack::Memory => self.reclaim().is_some() && self.memory.was_short(),
             Lack::OfGroup(group) => {
                 let usage = (self.memory.groups()).and_then(|groups| groups.usage(group));
-                usage.is_some_and(|usage| usage.used + usage.stocked < usage.limit)
+                usage.is_some_and(|usage| usage.used + usage.stocked < usage.limits.max)
             }
         }
     }
@@ -224,22 +270,15 @@ impl<P: Platform> PageCache<'_, P> {
         freed
     }
 
-    /// Has up to about `want` pages leave that are charged to a group; false if none can.
+    /// Has up to about `want` pages leave that are charged to a group or to those within it; returns
+    /// how many have, none if others have made room meanwhile. None if none can.
     pub(in crate::space) fn reclaim_group(
         &self,
         unpinned: Unpinned<'_>,
         id: GroupId,
         want: u64,
-    ) -> bool {
-        let Some(reclaim) = self.reclaim() else {
-            return false;
-        };
-        let home = self.memory.home(&self.pin_by(&unpinned));
-        let scope = Scope::Group(id.place());
-        let freed = reclaim.shrink_all(unpinned, self, scope, usize::from(home.0), want);
-        reclaim.counts.direct.add(1);
-        reclaim.counts.direct_reclaimed.add(freed.unwrap_or(0));
-        freed.is_some()
+    ) -> Option<u64> {
+        self.reclaim_in(unpinned, Scope::Group(id.place()), want)
     }
 
     /// [`Vm::reclaim_node`].

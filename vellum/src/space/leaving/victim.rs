@@ -33,7 +33,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// [`Group::choose_victim`](crate::space::Group::choose_victim).
     pub(crate) fn choose_victim_of(&self, group: GroupId) -> Option<Victim> {
-        self.choose_among(|space| space.group() == group)
+        let groups = self.memory.groups()?;
+        if group != GroupId::ROOT && groups.at(group.place()) != Some(group) {
+            return None;
+        }
+        let within = groups.within(group.place());
+        self.choose_among(|space| within.has(space.group().place()))
     }
 
     fn choose_among(&self, is_one: impl Fn(&SpaceRecord<R>) -> bool) -> Option<Victim> {

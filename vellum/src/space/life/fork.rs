@@ -106,7 +106,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let child = new.locked();
         child.limits.set(parent.limits.get());
         child.begin_rules(parent.rules().inherited());
-        self.inherit_group(parent.get(), child.get());
+        self.inherit_group(pin, parent.get(), *child);
         let counts = &parent.get().account.counts;
         let committed = self.commit_pages(parent, &child.account.counts, counts.committed.get());
         if let Err(error) = committed {

@@ -2,16 +2,17 @@
 
 use core::fmt;
 
-use crate::frame::CommitPolicy;
+use crate::frame::{CommitPolicy, GroupLimits};
 use crate::platform::{GroupId, Platform};
+use crate::reclaim::GroupCounts;
 use crate::rmap::ReverseMap;
 use crate::space::leaving::pressure::MOST_TRIES;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
-use crate::space::state::spaces::{SpaceId, SpaceRecord};
-use crate::sync::Unpinned;
+use crate::space::state::spaces::{Live, SpaceId, SpaceRecord};
 use crate::sync::atomic::Ordering;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 /// Pages that leave at a time when a group's limit is lowered.
@@ -28,7 +29,7 @@ pub enum GroupError {
     NoSpace,
     /// There are as many groups as can be ([`Vm::MAX_GROUPS`]).
     TooMany,
-    /// Spaces belong to the group.
+    /// Spaces belong to the group, or groups lie within it.
     InUse,
     /// The manager does not count what is promised (`commit=off`).
     NotCounted,
@@ -41,7 +42,7 @@ impl fmt::Display for GroupError {
             GroupError::NoGroup => "no such group",
             GroupError::NoSpace => "no such address space",
             GroupError::TooMany => "there are as many groups as can be",
-            GroupError::InUse => "address spaces belong to the group",
+            GroupError::InUse => "address spaces belong to the group, or groups lie within it",
             GroupError::NotCounted => "the manager does not count what is promised (commit=off)",
         })
     }
@@ -49,22 +50,24 @@ impl fmt::Display for GroupError {
 
 impl core::error::Error for GroupError {}
 
-/// What a group has, may have, and what reclaim did with its pages.
+/// What a group has with those within it, may have, and what reclaim did with their pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct GroupStats {
     /// Pages that it is charged for. Approximate while CPUs charge it.
     pub usage: u64,
+    /// Of these, page tables (`groups=all`).
+    pub tables: u64,
     /// Of what the limit allows, pages that CPUs have taken for it and not used yet.
     pub stocked: u64,
     /// The largest usage since the group was made, with what was in stock.
     pub peak: u64,
-    /// Pages that it may be charged for; `u64::MAX` for no limit.
-    pub limit: u64,
+    /// What it may have, and how far it is protected.
+    pub limits: GroupLimits,
     /// Pages of files, of those that it is charged for, that calls have written and that are newer
     /// than their stores.
     pub dirty: u64,
-    /// Spaces that belong to it.
+    /// Spaces that belong to it itself.
     pub spaces: u32,
     /// Pages of it that reclaim looked at.
     pub scanned: u64,
@@ -77,6 +80,11 @@ pub struct GroupStats {
     pub limit_hits: u64,
     /// Calls that failed because nothing of it could leave.
     pub failures: u64,
+    /// Times that a call was about to take it above its `high` and had pages of it leave first.
+    pub high_events: u64,
+    /// Times that reclaim looked at its pages although it had no more than its protected ones,
+    /// since nothing else could leave.
+    pub low_events: u64,
     /// With `commit=`, pages that its spaces are promised, and shared memory that was made for it.
     pub committed: u64,
     /// Most of that.
@@ -94,9 +102,18 @@ impl<R: ReverseMap> SpaceRecord<R> {
 impl<P: Platform> PageCache<'_, P> {
     /// [`Vm::create_group`](crate::Vm::create_group).
     pub(crate) fn new_group(&self, limit: u64) -> Result<GroupId, GroupError> {
+        self.new_group_in(GroupId::ROOT, limit)
+    }
+
+    /// [`Group::create_group`](crate::space::Group::create_group).
+    pub(crate) fn new_group_in(&self, within: GroupId, limit: u64) -> Result<GroupId, GroupError> {
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
-        self.memory.groups().ok_or(GroupError::Off)?;
-        let id = self.memory.begin_group(limit).ok_or(GroupError::TooMany)?;
+        let groups = self.memory.groups().ok_or(GroupError::Off)?;
+        if groups.at(within.place()) != Some(within) && within != GroupId::ROOT {
+            return Err(GroupError::NoGroup);
+        }
+        let id = self.memory.begin_group(within, limit);
+        let id = id.ok_or(GroupError::TooMany)?;
         reclaim.begin_group(id.place());
         if let Some(commit) = self.memory.commit() {
             commit.begin_group(id);
@@ -109,11 +126,11 @@ impl<P: Platform> PageCache<'_, P> {
         let unpinned = Unpinned::at_door();
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
         self.memory.groups().ok_or(GroupError::Off)?;
-        let move_pages = |unpinned: Unpinned<'_>| {
+        let move_pages = |unpinned: Unpinned<'_>, around: usize| {
             if let Some(commit) = self.memory.commit() {
                 commit.end_group(id);
             }
-            reclaim.give_to_root(unpinned, self, id.place());
+            reclaim.give_to(unpinned, self, (id.place(), around));
         };
         match self.memory.end_group(unpinned, id, move_pages) {
             Some(true) => Ok(()),
@@ -147,26 +164,54 @@ impl<P: Platform> PageCache<'_, P> {
 
     /// [`Group::set_limit`](crate::space::Group::set_limit).
     pub(crate) fn set_group_limit(&self, id: GroupId, limit: u64) -> Result<u64, GroupError> {
-        let mut unpinned = Unpinned::at_door();
+        let change = |group: &mut GroupLimits| group.max = limit;
+        self.limit_group(Unpinned::at_door(), id, &change)
+    }
+
+    /// [`Group::set_limits`](crate::space::Group::set_limits).
+    pub(crate) fn set_group_limits(
+        &self,
+        id: GroupId,
+        change: &dyn Fn(&mut GroupLimits),
+    ) -> Result<u64, GroupError> {
+        self.limit_group(Unpinned::at_door(), id, change)
+    }
+
+    fn limit_group(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: GroupId,
+        change: &dyn Fn(&mut GroupLimits),
+    ) -> Result<u64, GroupError> {
         let groups = self.memory.groups().ok_or(GroupError::Off)?;
-        if !self.memory.set_group_limit(unpinned.reborrow(), id, limit) {
+        if !(self.memory).change_group_limits(unpinned.reborrow(), id, change) {
             return Err(GroupError::NoGroup);
         }
+        let excess_of = || groups.excess(id).max(groups.above_high(id));
         let mut tries = 0;
         loop {
-            let excess = groups.excess(id);
+            let excess = excess_of();
             if excess == 0 {
                 return Ok(0);
             }
-            if !self.reclaim_group(unpinned.reborrow(), id, excess.min(LOT)) {
+            let freed = self.reclaim_group(unpinned.reborrow(), id, excess.min(LOT));
+            if freed.is_none() {
                 // What left may lie in stocks.
                 tries += 1;
                 self.memory.take_stocks(unpinned.reborrow(), id);
-                if tries == MOST_TRIES || groups.excess(id) == excess {
-                    return Ok(groups.excess(id));
+                if tries == MOST_TRIES || excess_of() == excess {
+                    return Ok(excess_of());
                 }
             }
         }
+    }
+
+    /// [`Group::reclaim`](crate::space::Group::reclaim).
+    pub(crate) fn reclaim_pages_of(&self, id: GroupId, pages: u64) -> Result<u64, GroupError> {
+        let unpinned = Unpinned::at_door();
+        let groups = self.memory.groups().ok_or(GroupError::Off)?;
+        groups.usage(id).ok_or(GroupError::NoGroup)?;
+        Ok(self.reclaim_group(unpinned, id, pages).unwrap_or(0))
     }
 
     /// [`Group::stats`](crate::space::Group::stats).
@@ -174,21 +219,28 @@ impl<P: Platform> PageCache<'_, P> {
         let groups = self.memory.groups().ok_or(GroupError::Off)?;
         let usage = groups.usage(id).ok_or(GroupError::NoGroup)?;
         let reclaim = self.reclaim().ok_or(GroupError::Off)?;
-        let counts = reclaim.group_counts(id.place());
+        let within = groups.within(id.place());
+        let counts = GroupCounts::default();
+        for place in within {
+            counts.add(reclaim.group_counts(place));
+        }
         let commit = self.memory.commit();
         let (committed, commit_limit) = commit.map_or((0, u64::MAX), |commit| commit.of_group(id));
         Ok(GroupStats {
             usage: usage.used,
+            tables: usage.tables,
             stocked: usage.stocked,
             peak: usage.peak,
-            limit: usage.limit,
-            dirty: self.memory.dirty().map_or(0, |dirty| dirty.of(id.place())),
+            limits: usage.limits,
+            dirty: self.memory.dirty().map_or(0, |dirty| dirty.of_all(within)),
             spaces: usage.members,
             scanned: counts.scanned.get(),
             reclaimed: counts.reclaimed.get(),
             refaults: counts.refaults.get(),
             limit_hits: counts.limit_hits.get(),
             failures: counts.failures.get(),
+            high_events: counts.high_events.get(),
+            low_events: counts.low_events.get(),
             committed,
             commit_limit,
         })
@@ -211,12 +263,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: GroupId,
     ) -> Result<(), GroupError> {
         let groups = self.memory.groups().ok_or(GroupError::Off)?;
-        let moved = self.with_locked(unpinned, space, |_, space| {
+        let moved = self.with_locked(unpinned, space, |pin, space| {
             let joined = groups.join(id);
             if joined {
                 let old = space.group.swap(id.to_bits(), Ordering::AcqRel);
                 let old = GroupId::from_bits(old);
                 self.move_commit(*space, old, id);
+                self.memory.charge_root(pin, space.root(), id);
                 groups.leave(old);
             }
             Ok::<_, MapError>(joined)
@@ -235,12 +288,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// A space begins in the group of another, whose lock is ours.
-    pub(super) fn inherit_group(&self, from: &SpaceRecord<R>, to: &SpaceRecord<R>) {
+    pub(super) fn inherit_group(&self, pin: &Pin<'_>, from: &SpaceRecord<R>, to: Live<'_, R>) {
         let id = from.group();
         if let Some(groups) = self.memory.groups()
+            && id != GroupId::ROOT
             && groups.join(id)
         {
-            to.group.store(id.to_bits(), Ordering::Release);
+            to.get().group.store(id.to_bits(), Ordering::Release);
+            self.memory.charge_root(pin, to.root(), id);
         }
     }
 

@@ -15,7 +15,7 @@ use super::region::Region;
 use super::spaces::{Live, Loaded, SpaceId, SpaceRecord};
 use super::tract::Tracts;
 use crate::addr::Pfn;
-use crate::design::{CommitMode, Design, FileHuge, HugePages, Superpages};
+use crate::design::{CommitMode, Design, FileHuge, GroupMode, HugePages, Superpages};
 use crate::frame::{MOST_RESERVED, MemoryView, PhysicalMemory};
 use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Platform, SpaceTag};
@@ -169,8 +169,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let mut reclaim = None;
         if P::PARTS.reclaim && design.reclaim {
-            if design.groups {
-                memory.keep_groups();
+            if design.groups != GroupMode::Off {
+                memory.keep_groups(design.groups == GroupMode::All);
             }
             let lists = Arc::new(Reclaim::new(
                 memory.view(),

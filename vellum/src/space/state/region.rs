@@ -99,7 +99,7 @@ impl Traits {
     }
 
     /// The same of a region that has these rights, if what is promised is counted.
-    pub(in crate::space) const fn committed_for(self, prot: Prot) -> Traits {
+    pub(in crate::space) fn committed_for(self, prot: Prot) -> Traits {
         match prot.can_write() && !self.has_any(Traits::SHARED.union(Traits::NO_RESERVE)) {
             true => self.union(Traits::COMMITTED),
             false => self,

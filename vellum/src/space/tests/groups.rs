@@ -1,13 +1,14 @@
 //! Groups of spaces: who is charged for which page, what a limit does, and what is left of a group.
 
 mod random;
+mod within;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::vec;
 
 use super::*;
-use crate::frame::{FailAt, Site};
+use crate::frame::{FailAt, GroupLimits, Site};
 use crate::platform::{GroupId, NodeId, Rescue};
 use crate::space::{FileError, GroupError, GroupStats};
 use crate::swap::SwapArea;

@@ -1,6 +1,7 @@
 //! Groups that the spaces of a sequence are in (`groups=on`): spaces move, limits change, and
 //! groups end, which no operation of the model sees unless a limit is reached.
 
+use vellum::design::GroupMode;
 use vellum::platform::GroupId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{Group, GroupError};
@@ -33,7 +34,11 @@ impl Groups {
             true => vm.memory().frame_count() as u64 / 3,
             false => u64::MAX,
         };
-        let count = if vm.design().groups { COUNT } else { 0 };
+        let count = if vm.design().groups != GroupMode::Off {
+            COUNT
+        } else {
+            0
+        };
         let groups =
             (0..count).map(|_| vm.create_group(limit).expect("there is room for some").id());
         Groups {
@@ -89,7 +94,7 @@ impl Groups {
     pub fn check<F: Format, R: ReverseMap>(&self, vm: &Vm<Machine, F, R>) -> Check {
         for &group in &self.groups {
             let stats = vm.group(group).stats().map_err(text)?;
-            if stats.usage > stats.limit {
+            if stats.usage > stats.limits.max {
                 return Err(format!("a group is above its limit: {stats:?}"));
             }
         }

@@ -57,6 +57,8 @@ struct World<R: ReverseMap> {
     file: ObjectId,
     file_bytes: Vec<u8>,
     refused: usize,
+    /// Groups begin within any other, and have limits of every kind.
+    is_nested: bool,
 }
 
 impl<R: ReverseMap> World<R> {
@@ -74,6 +76,7 @@ impl<R: ReverseMap> World<R> {
             file,
             file_bytes: vec![0; FILE_PAGES as usize],
             refused: 0,
+            is_nested: options.contains("groups=all"),
         };
         for _ in 0..3 {
             world.new_group();
@@ -89,8 +92,21 @@ impl<R: ReverseMap> World<R> {
 
     fn new_group(&mut self) {
         let limit = self.any_limit();
-        self.groups
-            .push((self.vm.page_cache().new_group(limit).unwrap(), limit));
+        let within = match self.is_nested {
+            true => self.any_group(),
+            false => GroupId::ROOT,
+        };
+        let group = self.vm.page_cache().new_group_in(within, limit).unwrap();
+        self.groups.push((group, limit));
+        if self.is_nested {
+            let [high, low, min] = [(); 3].map(|()| self.rng.below(2 * limit as usize) as u64);
+            let change = |limits: &mut GroupLimits| {
+                (limits.high, limits.low, limits.min) = (high, low / 4, min / 16);
+            };
+            (self.vm.page_cache())
+                .set_group_limits(group, &change)
+                .unwrap();
+        }
     }
 
     fn any_group(&mut self) -> GroupId {
@@ -223,7 +239,23 @@ impl<R: ReverseMap> World<R> {
 
     fn end_group(&mut self) {
         let place = self.rng.below(self.groups.len());
-        let (group, _) = self.groups.swap_remove(place);
+        let (group, limit) = self.groups.swap_remove(place);
+        let is_around = |&(other, _): &(GroupId, u64)| {
+            other != group
+                && self
+                    .vm
+                    .page_cache()
+                    .memory
+                    .groups()
+                    .unwrap()
+                    .is_around(group, other)
+        };
+        if self.groups.iter().any(is_around) {
+            let ended = self.vm.page_cache().end_group(group);
+            assert_eq!(ended, Err(GroupError::InUse));
+            self.groups.push((group, limit));
+            return;
+        }
         for space in &self.spaces {
             if self.vm.group_of(space.id) == Some(group) {
                 assert_eq!(
@@ -240,8 +272,10 @@ impl<R: ReverseMap> World<R> {
         self.vm.audit().unwrap();
         for &(group, limit) in &self.groups {
             let stats = self.vm.page_cache().group_stats(group).unwrap();
-            assert!(stats.usage <= limit, "{stats:?}");
-            assert_eq!(stats.limit, limit);
+            // What a space that comes brings, and what is needed to give memory back.
+            let more = if self.is_nested { 2 * SPACES as u64 } else { 0 };
+            assert!(stats.usage <= limit + more, "{stats:?}");
+            assert_eq!(stats.limits.max, limit);
         }
     }
 }
@@ -275,8 +309,13 @@ fn run<R: ReverseMap>(options: &str, size: Size, seed: u64, steps: usize) -> Sta
     }
     world.vm.page_cache().release_object(world.file).unwrap();
     for &(group, _) in &world.groups {
-        assert_eq!(world.vm.page_cache().group_stats(group).unwrap().usage, 0);
-        world.vm.page_cache().end_group(group).unwrap();
+        let left = world.vm.page_cache().group_stats(group).unwrap();
+        assert_eq!((left.usage, left.tables), (0, 0));
+    }
+    // Those within others first.
+    while !world.groups.is_empty() {
+        let ends = |&(group, _): &(GroupId, u64)| world.vm.page_cache().end_group(group).is_err();
+        world.groups.retain(ends);
     }
     world.vm.audit().unwrap();
     stats
@@ -323,5 +362,15 @@ fn what_groups_hold_in_superpages_is_as_it_was_written_with_every_reverse_mappin
 fn what_groups_hold_is_as_it_was_written_with_generations() {
     for seed in 0..3 {
         run::<ByRegions>("reclaim=on,groups=on,aging=generations", SMALL, seed, 2000);
+    }
+}
+
+#[test]
+fn what_groups_within_groups_hold_is_as_it_was_written_with_every_reverse_mapping() {
+    for (number, text) in variants("rmap").into_iter().enumerate() {
+        let design = Design::parse(&text).unwrap();
+        let aging = AGINGS[number % 2];
+        let options = std::format!("{text},reclaim=on,groups=all,aging={aging}");
+        crate::with_rmap!(design.rmap, R => run::<R>(&options, SMALL, 21, 2500));
     }
 }

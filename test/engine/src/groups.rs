@@ -57,7 +57,7 @@ impl<F: Format, R: ReverseMap> Groups for CoreEngine<F, R> {
             pages: stats.usage,
             limit: stats.limits.max,
             reclaimed: stats.reclaimed,
-            limit_hits: stats.limits.max_hits,
+            limit_hits: stats.limit_hits,
         })
     }
 }

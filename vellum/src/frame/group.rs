@@ -439,10 +439,7 @@ impl Group {
         let mut old = usage.load(Ordering::Relaxed);
         let high = self.high.load(Ordering::Relaxed);
         if old + pages > high && old + pages <= self.limit.load(Ordering::Relaxed) {
-            let allowance = &self.charged.allowance;
-            let less = |allowed: u64| allowed.checked_sub(pages);
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            if allowance.fetch_update(order.0, order.1, less).is_err() {
+            if !self.takes_allowance(pages) {
                 return false;
             }
         }
@@ -461,6 +458,20 @@ impl Group {
                 Err(now) => old = now,
             }
         }
+    }
+
+    /// Takes so many pages of what may be charged above `high`.
+    fn takes_allowance(&self, pages: u64) -> bool {
+        let allowance = &self.charged.allowance;
+        let mut allowed = allowance.load(Ordering::Relaxed);
+        while let Some(left) = allowed.checked_sub(pages) {
+            let (order, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
+            match allowance.compare_exchange_weak(allowed, left, order, relaxed) {
+                Ok(_) => return true,
+                Err(now) => allowed = now,
+            }
+        }
+        false
     }
 
     /// Charges pages whatever the limit is.

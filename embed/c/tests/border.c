@@ -94,9 +94,17 @@ static struct vellum_memory memory = {.first_frame = 0, .frames = FRAMES};
 
 static struct vellum_platform board(void)
 {
-    struct vellum_platform platform = machine_with(&memory);
-    platform.direct_map = NULL;
+    struct vellum_platform platform;
+    memset(&platform, 0, sizeof platform);
+    platform.size = sizeof platform;
+    platform.cpus = 1;
+    platform.nodes = 1;
+    platform.memory = &memory;
+    platform.memory_ranges = 1;
     platform.frame = frame;
+    platform.pin = pin;
+    platform.unpin = unpin;
+    platform.flush = flush;
     return platform;
 }
 

@@ -19,7 +19,7 @@ use vellum::addr::{Access, Geometry, MemoryType, PageRange, Pfn, Prot, Vpn};
 use vellum::frame::{PhysicalMemory, Request, Site};
 use vellum::platform::{CpuId, CpuSet, Policy, Sleep, SpaceTag, Store, TaskToken};
 use vellum::rmap::Family;
-use vellum::space::{MapRequest, Placement};
+use vellum::space::{Layout, MapRequest, Placement};
 use vellum::sync::Pin;
 use vellum::table::{
     Cursor, Direct, FlushTarget, Format, Fresh, Gather, Marks, Swapped, Tables, Users,
@@ -357,6 +357,12 @@ fn tables_alone() -> Result<(), Box<dyn Error>> {
 fn guests_as_spaces() -> Result<(), Box<dyn Error>> {
     let vm: Vm<Board, Ept, Family> = Vm::new(Board::new(8192), Design::default())?;
     let guest = vm.create_space()?;
+    // A guest's memory begins at 0, where programs have nothing.
+    let lowest = Vpn(0);
+    guest.set_layout(&Layout {
+        lowest,
+        ..Layout::fixed::<Ept>()
+    })?;
     let ram = MapRequest::anonymous(4096, RIGHTS);
     guest.map(&ram.at(Placement::Fixed(Vpn(0))))?;
     let root = guest.load()?.root;

@@ -108,6 +108,7 @@ fn header_of(c: &Path) -> Result<String, String> {
         "access",
         "regions",
         "rules",
+        "layout",
         "objects",
         "open",
         "swap",

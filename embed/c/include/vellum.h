@@ -114,6 +114,37 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_MAP_SEALED 16
 
 /*
+ A forked child has nothing there, after VELLUM_DONT_FORK; like the next ones in
+ `struct vellum_region` only.
+ */
+#define VELLUM_MAP_NOT_FORKED 128
+
+/*
+ A forked child finds zeroes there, after VELLUM_WIPE_ON_FORK.
+ */
+#define VELLUM_MAP_WIPED_BY_FORK 256
+
+/*
+ Superpages are wanted, after VELLUM_HUGE.
+ */
+#define VELLUM_MAP_HUGE 512
+
+/*
+ Superpages and folios are not wanted, after VELLUM_NO_HUGE.
+ */
+#define VELLUM_MAP_NOT_HUGE 1024
+
+/*
+ Pages are used in turn, after VELLUM_SEQUENTIAL.
+ */
+#define VELLUM_MAP_SEQUENTIAL 2048
+
+/*
+ Pages are used in no order, after VELLUM_RANDOM.
+ */
+#define VELLUM_MAP_RANDOM 4096
+
+/*
  It shows frames in a row that the manager does not manage, a device's or some of
  vellum_frames_reserve(): `offset` is the physical address of its first byte, and `object` is
  none. VELLUM_STATUS_UNMANAGED if they are the manager's. All entries are made at once.
@@ -156,6 +187,26 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_FIXED_FREE 3
 
 /*
+ In the highest gap, at a multiple of the address, which is a power of two.
+ */
+#define VELLUM_ALIGNED 4
+
+/*
+ Of vellum_remap(): in a gap, and what the pages leave stays mapped (MREMAP_DONTUNMAP).
+ */
+#define VELLUM_LEAVE 5
+
+/*
+ Of vellum_remap(): the same, at the address.
+ */
+#define VELLUM_LEAVE_FOR 6
+
+/*
+ Of vellum_remap(): all regions of the range go to the address, with the gaps between them.
+ */
+#define VELLUM_ALL_TO 7
+
+/*
  Unmap the pages of a range: private ones read as zeroes, or as the object, afterwards.
  */
 #define VELLUM_DONT_NEED 0
@@ -174,6 +225,136 @@ _Noreturn void vellum_panic(const char *text, size_t length);
  Write private pages and those of shared memory to swap now.
  */
 #define VELLUM_PAGE_OUT 3
+
+/*
+ From now on a forked child has nothing there (MADV_DONTFORK).
+ */
+#define VELLUM_DONT_FORK 4
+
+/*
+ Ends VELLUM_DONT_FORK.
+ */
+#define VELLUM_DO_FORK 5
+
+/*
+ From now on a forked child finds zeroes there: private memory without an object.
+ */
+#define VELLUM_WIPE_ON_FORK 6
+
+/*
+ Ends VELLUM_WIPE_ON_FORK.
+ */
+#define VELLUM_KEEP_ON_FORK 7
+
+/*
+ Superpages are wanted, for the design superpage=advise.
+ */
+#define VELLUM_HUGE 8
+
+/*
+ Superpages and folios are not wanted.
+ */
+#define VELLUM_NO_HUGE 9
+
+/*
+ Ends VELLUM_SEQUENTIAL and VELLUM_RANDOM.
+ */
+#define VELLUM_NORMAL 10
+
+/*
+ Pages are used in turn: a fault has those after its own read from the file, too.
+ */
+#define VELLUM_SEQUENTIAL 11
+
+/*
+ Pages are used in no order: a fault has its page alone read.
+ */
+#define VELLUM_RANDOM 12
+
+/*
+ Pages are needed soon: those of files are read, and those in swap.
+ */
+#define VELLUM_WILL_NEED 13
+
+/*
+ Map every page as a load does.
+ */
+#define VELLUM_POPULATE_READ 14
+
+/*
+ Map every page as a store does.
+ */
+#define VELLUM_POPULATE_WRITE 15
+
+/*
+ Make a hole in the object that is mapped, shared.
+ */
+#define VELLUM_REMOVE 16
+
+/*
+ Drop the pages and have every access to them fail, without a region of their own.
+ */
+#define VELLUM_GUARD_INSTALL 17
+
+/*
+ End guards.
+ */
+#define VELLUM_GUARD_REMOVE 18
+
+/*
+ No more seals.
+ */
+#define VELLUM_SEAL_SEAL 1
+
+/*
+ It does not get shorter.
+ */
+#define VELLUM_SEAL_SHRINK 2
+
+/*
+ It does not get longer.
+ */
+#define VELLUM_SEAL_GROW 4
+
+/*
+ Its content stays.
+ */
+#define VELLUM_SEAL_WRITE 8
+
+/*
+ Its content stays, but for what those store who have it mapped.
+ */
+#define VELLUM_SEAL_FUTURE_WRITE 16
+
+/*
+ Whether it may be executed stays; kept for the caller.
+ */
+#define VELLUM_SEAL_EXEC 32
+
+/*
+ Pages are made, and the object gets longer if need be.
+ */
+#define VELLUM_ALLOCATE 0
+
+/*
+ Pages are made, and the length stays.
+ */
+#define VELLUM_ALLOCATE_KEEP_SIZE 1
+
+/*
+ Bytes are zeroed, pages made, and the object gets longer if need be.
+ */
+#define VELLUM_ALLOCATE_ZERO 2
+
+/*
+ Bytes are zeroed, pages made, and the length stays.
+ */
+#define VELLUM_ALLOCATE_ZERO_KEEP_SIZE 3
+
+/*
+ Whole pages go, and parts of pages are zeroed (FALLOC_FL_PUNCH_HOLE); the length stays.
+ */
+#define VELLUM_ALLOCATE_HOLE 4
 
 /*
  Words of a `struct vellum_open_file`.
@@ -593,7 +774,7 @@ struct vellum_map_request {
    */
   uint32_t flags;
   /*
-   VELLUM_ANYWHERE, VELLUM_HINT, VELLUM_FIXED or VELLUM_FIXED_FREE.
+   VELLUM_ANYWHERE, VELLUM_HINT, VELLUM_FIXED, VELLUM_FIXED_FREE or VELLUM_ALIGNED.
    */
   uint32_t placement;
   /*
@@ -697,6 +878,36 @@ struct vellum_region {
    Rights that it never gets, VELLUM_PROT_READ and so on.
    */
   uint32_t barred;
+};
+
+/*
+ How a space is laid out.
+ */
+struct vellum_layout {
+  /*
+   The lowest address that can be mapped, also at a fixed place (mmap_min_addr).
+   */
+  uint64_t lowest;
+  /*
+   What is mapped anywhere comes below, as long as there is a gap.
+   */
+  uint64_t base;
+  /*
+   Where a range begins in which nothing is placed unless at a fixed place.
+   */
+  uint64_t kept_free;
+  /*
+   How long that range is; 0 if there is none.
+   */
+  uint64_t kept_free_bytes;
+  /*
+   For the caller: the end of the first stack.
+   */
+  uint64_t stack_end;
+  /*
+   For the caller: how far behind the program the heap begins.
+   */
+  uint64_t heap_gap;
 };
 
 /*
@@ -1252,9 +1463,10 @@ enum vellum_status vellum_unlock_pages(struct vellum *vm,
                                        uint64_t bytes);
 
 /*
- Gives advice on a range: VELLUM_DONT_NEED, VELLUM_FREE, VELLUM_COLD or VELLUM_PAGE_OUT.
- VELLUM_STATUS_NOT_MAPPED if the range has a hole; the mapped parts were treated all the same.
- VELLUM_STATUS_LOCKED if part of it is locked; nothing changed.
+ Gives advice on a range: VELLUM_DONT_NEED and so on.
+ VELLUM_STATUS_NOT_MAPPED if the range has a hole; nothing changed by advice for what comes
+ later and on guards, and the mapped parts were treated all the same by other advice.
+ VELLUM_STATUS_LOCKED if part of it is locked, by advice that drops pages; nothing changed.
  */
 enum vellum_status vellum_advise(struct vellum *vm,
                                  struct vellum_space space,
@@ -1265,8 +1477,9 @@ enum vellum_status vellum_advise(struct vellum *vm,
 /*
  Resizes a mapping of `bytes` bytes at `address`, which lies in one region. VELLUM_FIXED
  moves it to `to`; VELLUM_ANYWHERE moves it if it cannot grow where it is; VELLUM_HINT and
- VELLUM_FIXED_FREE keep it in place, whatever `to` is. `moved_to` gets where it is
- afterwards.
+ VELLUM_FIXED_FREE keep it in place, whatever `to` is. With VELLUM_LEAVE, VELLUM_LEAVE_FOR and
+ VELLUM_ALL_TO the size stays. If `bytes` is 0, what a shared mapping shows from `address` on is
+ mapped once more. `moved_to` gets where it is afterwards.
  */
 enum vellum_status vellum_remap(struct vellum *vm,
                                 struct vellum_space space,
@@ -1334,6 +1547,32 @@ enum vellum_status vellum_refuse_new_code(struct vellum *vm,
                                           struct vellum_space space);
 
 /*
+ A layout that nobody can guess who does not know the seed, and the same for the same seed, with
+ room for a stack of `stack_bytes`. 64-bit address spaces have 28 random bits of pages for the
+ base, 22 for the stack and 18 for the heap, or as many as they have room for.
+ */
+enum vellum_status vellum_layout_random(uint64_t seed,
+                                        uint64_t stack_bytes,
+                                        struct vellum_layout *layout);
+
+/*
+ Lays a space out. What is mapped already stays. A forked child has the same layout.
+ */
+enum vellum_status vellum_layout_set(struct vellum *vm,
+                                     struct vellum_space space,
+                                     const struct vellum_layout *layout);
+
+/*
+ Says of each page of a range, all of which is mapped, whether it is in memory (mincore): of
+ objects also if nobody maps it. `resident` has room for as many.
+ */
+enum vellum_status vellum_residency(struct vellum *vm,
+                                    struct vellum_space space,
+                                    uint64_t address,
+                                    uint64_t bytes,
+                                    bool *resident);
+
+/*
  Makes an object for a file of `bytes` bytes in the backing store with the number `store`,
  which is less than 2^63.
  */
@@ -1348,6 +1587,39 @@ enum vellum_status vellum_file_create(struct vellum *vm,
 enum vellum_status vellum_shared_memory_create(struct vellum *vm,
                                                uint64_t bytes,
                                                struct vellum_object *object);
+
+/*
+ As vellum_shared_memory_create(), and vellum_object_seal() may seal it.
+ */
+enum vellum_status vellum_sealable_memory_create(struct vellum *vm,
+                                                 uint64_t bytes,
+                                                 struct vellum_object *object);
+
+/*
+ Adds seals, VELLUM_SEAL_SHRINK and so on. VELLUM_STATUS_SEALED if there are to be no more,
+ VELLUM_STATUS_BUSY if somebody may store to what is to be sealed against that. The object may be
+ sealed then: VELLUM_STATUS_SEALED of calls that break what a seal promises.
+ */
+enum vellum_status vellum_object_seal(struct vellum *vm,
+                                      struct vellum_object object,
+                                      uint32_t seals);
+
+/*
+ The seals of an object.
+ */
+enum vellum_status vellum_object_seals(struct vellum *vm,
+                                       struct vellum_object object,
+                                       uint32_t *seals);
+
+/*
+ Has pages of an object made, zeroed or dropped: VELLUM_ALLOCATE and so on. Of a file in a
+ backing store bytes can be zeroed and dropped.
+ */
+enum vellum_status vellum_object_allocate(struct vellum *vm,
+                                          struct vellum_object object,
+                                          uint32_t how,
+                                          uint64_t offset,
+                                          uint64_t bytes);
 
 /*
  Who made the object is done with it. It ends with its last mapping; what was stored to a

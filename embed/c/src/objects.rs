@@ -3,7 +3,8 @@
 use core::ffi::c_void;
 
 use vellum::ObjectId;
-use vellum::space::{FileRequest, ReadRequest, WriteRequest};
+use vellum::object::Seals;
+use vellum::space::{Allocation, FileRequest, ReadRequest, WriteRequest};
 
 use crate::manager::{Manager, Out, named};
 use crate::status::Status;
@@ -68,6 +69,118 @@ pub unsafe extern "C" fn vellum_shared_memory_create(
         Ok(())
     };
     Status::of(create())
+}
+
+/// No more seals.
+pub const VELLUM_SEAL_SEAL: u32 = 1;
+/// It does not get shorter.
+pub const VELLUM_SEAL_SHRINK: u32 = 2;
+/// It does not get longer.
+pub const VELLUM_SEAL_GROW: u32 = 4;
+/// Its content stays.
+pub const VELLUM_SEAL_WRITE: u32 = 8;
+/// Its content stays, but for what those store who have it mapped.
+pub const VELLUM_SEAL_FUTURE_WRITE: u32 = 16;
+/// Whether it may be executed stays; kept for the caller.
+pub const VELLUM_SEAL_EXEC: u32 = 32;
+
+// The core's numbers are these.
+const _: () = assert!(
+    VELLUM_SEAL_SEAL == Seals::SEAL.0
+        && VELLUM_SEAL_SHRINK == Seals::SHRINK.0
+        && VELLUM_SEAL_GROW == Seals::GROW.0
+        && VELLUM_SEAL_WRITE == Seals::WRITE.0
+        && VELLUM_SEAL_FUTURE_WRITE == Seals::FUTURE_WRITE.0
+        && VELLUM_SEAL_EXEC == Seals::EXEC.0
+);
+
+/// Pages are made, and the object gets longer if need be.
+pub const VELLUM_ALLOCATE: u32 = 0;
+/// Pages are made, and the length stays.
+pub const VELLUM_ALLOCATE_KEEP_SIZE: u32 = 1;
+/// Bytes are zeroed, pages made, and the object gets longer if need be.
+pub const VELLUM_ALLOCATE_ZERO: u32 = 2;
+/// Bytes are zeroed, pages made, and the length stays.
+pub const VELLUM_ALLOCATE_ZERO_KEEP_SIZE: u32 = 3;
+/// Whole pages go, and parts of pages are zeroed (FALLOC_FL_PUNCH_HOLE); the length stays.
+pub const VELLUM_ALLOCATE_HOLE: u32 = 4;
+
+/// As vellum_shared_memory_create(), and vellum_object_seal() may seal it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_sealable_memory_create(
+    vm: *mut Manager,
+    bytes: u64,
+    object: *mut Object,
+) -> Status {
+    let create = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(object)?) };
+        crate::manager::pages_of(bytes)?;
+        let request = FileRequest::shared_memory(bytes).sealable();
+        out.set(Object::of(manager.vm.create_file(request)?.id()));
+        Ok(())
+    };
+    Status::of(create())
+}
+
+/// Adds seals, VELLUM_SEAL_SHRINK and so on. VELLUM_STATUS_SEALED if there are to be no more,
+/// VELLUM_STATUS_BUSY if somebody may store to what is to be sealed against that. The object may be
+/// sealed then: VELLUM_STATUS_SEALED of calls that break what a seal promises.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_seal(
+    vm: *mut Manager,
+    object: Object,
+    seals: u32,
+) -> Status {
+    let seal = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        Ok(manager.vm.file(object.id()).seal(Seals(seals))?)
+    };
+    Status::of(seal())
+}
+
+/// The seals of an object.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_seals(
+    vm: *mut Manager,
+    object: Object,
+    seals: *mut u32,
+) -> Status {
+    let tell = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(seals)?) };
+        out.set(manager.vm.file(object.id()).stats()?.seals.0);
+        Ok(())
+    };
+    Status::of(tell())
+}
+
+/// Has pages of an object made, zeroed or dropped: VELLUM_ALLOCATE and so on. Of a file in a
+/// backing store bytes can be zeroed and dropped.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_object_allocate(
+    vm: *mut Manager,
+    object: Object,
+    how: u32,
+    offset: u64,
+    bytes: u64,
+) -> Status {
+    let allocate = || {
+        // SAFETY: the head of the header.
+        let manager = unsafe { named(vm)? };
+        let file = manager.vm.file(object.id());
+        let how = match how {
+            VELLUM_ALLOCATE => Allocation::Extend,
+            VELLUM_ALLOCATE_KEEP_SIZE => Allocation::KeepSize,
+            VELLUM_ALLOCATE_ZERO => Allocation::Zero,
+            VELLUM_ALLOCATE_ZERO_KEEP_SIZE => Allocation::ZeroKeepSize,
+            VELLUM_ALLOCATE_HOLE => return Ok(file.punch_hole(offset, bytes)?),
+            _ => return Err(Status::Argument),
+        };
+        Ok(file.allocate(how, offset, bytes)?)
+    };
+    Status::of(allocate())
 }
 
 /// Who made the object is done with it. It ends with its last mapping; what was stored to a

@@ -36,6 +36,19 @@ pub const VELLUM_MAP_HEAP: u32 = 4;
 pub const VELLUM_MAP_LOCKED: u32 = 8;
 /// It stays as it is, after vellum_seal(); in `struct vellum_region` only.
 pub const VELLUM_MAP_SEALED: u32 = 16;
+/// A forked child has nothing there, after VELLUM_DONT_FORK; like the next ones in
+/// `struct vellum_region` only.
+pub const VELLUM_MAP_NOT_FORKED: u32 = 128;
+/// A forked child finds zeroes there, after VELLUM_WIPE_ON_FORK.
+pub const VELLUM_MAP_WIPED_BY_FORK: u32 = 256;
+/// Superpages are wanted, after VELLUM_HUGE.
+pub const VELLUM_MAP_HUGE: u32 = 512;
+/// Superpages and folios are not wanted, after VELLUM_NO_HUGE.
+pub const VELLUM_MAP_NOT_HUGE: u32 = 1024;
+/// Pages are used in turn, after VELLUM_SEQUENTIAL.
+pub const VELLUM_MAP_SEQUENTIAL: u32 = 2048;
+/// Pages are used in no order, after VELLUM_RANDOM.
+pub const VELLUM_MAP_RANDOM: u32 = 4096;
 
 /// It shows frames in a row that the manager does not manage, a device's or some of
 /// vellum_frames_reserve(): `offset` is the physical address of its first byte, and `object` is
@@ -56,6 +69,14 @@ pub const VELLUM_HINT: u32 = 1;
 pub const VELLUM_FIXED: u32 = 2;
 /// At the address, if nothing is mapped there.
 pub const VELLUM_FIXED_FREE: u32 = 3;
+/// In the highest gap, at a multiple of the address, which is a power of two.
+pub const VELLUM_ALIGNED: u32 = 4;
+/// Of vellum_remap(): in a gap, and what the pages leave stays mapped (MREMAP_DONTUNMAP).
+pub const VELLUM_LEAVE: u32 = 5;
+/// Of vellum_remap(): the same, at the address.
+pub const VELLUM_LEAVE_FOR: u32 = 6;
+/// Of vellum_remap(): all regions of the range go to the address, with the gaps between them.
+pub const VELLUM_ALL_TO: u32 = 7;
 
 /// Unmap the pages of a range: private ones read as zeroes, or as the object, afterwards.
 pub const VELLUM_DONT_NEED: u32 = 0;
@@ -65,6 +86,36 @@ pub const VELLUM_FREE: u32 = 1;
 pub const VELLUM_COLD: u32 = 2;
 /// Write private pages and those of shared memory to swap now.
 pub const VELLUM_PAGE_OUT: u32 = 3;
+/// From now on a forked child has nothing there (MADV_DONTFORK).
+pub const VELLUM_DONT_FORK: u32 = 4;
+/// Ends VELLUM_DONT_FORK.
+pub const VELLUM_DO_FORK: u32 = 5;
+/// From now on a forked child finds zeroes there: private memory without an object.
+pub const VELLUM_WIPE_ON_FORK: u32 = 6;
+/// Ends VELLUM_WIPE_ON_FORK.
+pub const VELLUM_KEEP_ON_FORK: u32 = 7;
+/// Superpages are wanted, for the design superpage=advise.
+pub const VELLUM_HUGE: u32 = 8;
+/// Superpages and folios are not wanted.
+pub const VELLUM_NO_HUGE: u32 = 9;
+/// Ends VELLUM_SEQUENTIAL and VELLUM_RANDOM.
+pub const VELLUM_NORMAL: u32 = 10;
+/// Pages are used in turn: a fault has those after its own read from the file, too.
+pub const VELLUM_SEQUENTIAL: u32 = 11;
+/// Pages are used in no order: a fault has its page alone read.
+pub const VELLUM_RANDOM: u32 = 12;
+/// Pages are needed soon: those of files are read, and those in swap.
+pub const VELLUM_WILL_NEED: u32 = 13;
+/// Map every page as a load does.
+pub const VELLUM_POPULATE_READ: u32 = 14;
+/// Map every page as a store does.
+pub const VELLUM_POPULATE_WRITE: u32 = 15;
+/// Make a hole in the object that is mapped, shared.
+pub const VELLUM_REMOVE: u32 = 16;
+/// Drop the pages and have every access to them fail, without a region of their own.
+pub const VELLUM_GUARD_INSTALL: u32 = 17;
+/// End guards.
+pub const VELLUM_GUARD_REMOVE: u32 = 18;
 
 /// What to map, and where. Zero in every field but `bytes` and `prot` asks for private zeroes
 /// anywhere.
@@ -77,7 +128,7 @@ pub struct MapRequest {
     pub prot: u32,
     /// VELLUM_MAP_SHARED and so on.
     pub flags: u32,
-    /// VELLUM_ANYWHERE, VELLUM_HINT, VELLUM_FIXED or VELLUM_FIXED_FREE.
+    /// VELLUM_ANYWHERE, VELLUM_HINT, VELLUM_FIXED, VELLUM_FIXED_FREE or VELLUM_ALIGNED.
     pub placement: u32,
     /// For all but VELLUM_ANYWHERE.
     pub address: u64,
@@ -158,6 +209,9 @@ fn placement_of(number: u32, address: u64) -> Result<Placement, Status> {
         VELLUM_HINT => Ok(Placement::Hint(page_at(address)?)),
         VELLUM_FIXED => Ok(Placement::Fixed(page_at(address)?)),
         VELLUM_FIXED_FREE => Ok(Placement::FixedFree(page_at(address)?)),
+        VELLUM_ALIGNED if address.is_power_of_two() => {
+            Ok(Placement::Aligned(page_at(address)?.0.trailing_zeros()))
+        }
         _ => Err(Status::Argument),
     }
 }
@@ -167,6 +221,9 @@ fn remap_placement_of(number: u32, address: u64) -> Result<RemapPlacement, Statu
         VELLUM_ANYWHERE => Ok(RemapPlacement::MayMove),
         VELLUM_HINT | VELLUM_FIXED_FREE => Ok(RemapPlacement::InPlace),
         VELLUM_FIXED => Ok(RemapPlacement::Fixed(page_at(address)?)),
+        VELLUM_LEAVE => Ok(RemapPlacement::Leave),
+        VELLUM_LEAVE_FOR => Ok(RemapPlacement::LeaveFor(page_at(address)?)),
+        VELLUM_ALL_TO => Ok(RemapPlacement::AllTo(page_at(address)?)),
         _ => Err(Status::Argument),
     }
 }
@@ -174,7 +231,7 @@ fn remap_placement_of(number: u32, address: u64) -> Result<RemapPlacement, Statu
 /// All rights.
 const RIGHTS: u32 = VELLUM_PROT_READ | VELLUM_PROT_WRITE | VELLUM_PROT_EXECUTE;
 
-const FLAGS: [(u32, Traits); 8] = [
+const FLAGS: [(u32, Traits); 14] = [
     (VELLUM_MAP_NO_RESERVE, Traits::NO_RESERVE),
     (VELLUM_MAP_COMMITTED, Traits::COMMITTED),
     (VELLUM_MAP_SHARED, Traits::SHARED),
@@ -183,6 +240,34 @@ const FLAGS: [(u32, Traits); 8] = [
     (VELLUM_MAP_LOCKED, Traits::LOCKED),
     (VELLUM_MAP_SEALED, Traits::SEALED),
     (VELLUM_MAP_FRAMES, Traits::UNMANAGED),
+    (VELLUM_MAP_NOT_FORKED, Traits::NOT_FORKED),
+    (VELLUM_MAP_WIPED_BY_FORK, Traits::WIPED_BY_FORK),
+    (VELLUM_MAP_HUGE, Traits::HUGE),
+    (VELLUM_MAP_NOT_HUGE, Traits::NOT_HUGE),
+    (VELLUM_MAP_SEQUENTIAL, Traits::SEQUENTIAL),
+    (VELLUM_MAP_RANDOM, Traits::RANDOM),
+];
+
+const ADVICE: [(u32, Advice); 19] = [
+    (VELLUM_DONT_NEED, Advice::DontNeed),
+    (VELLUM_FREE, Advice::Free),
+    (VELLUM_COLD, Advice::Cold),
+    (VELLUM_PAGE_OUT, Advice::PageOut),
+    (VELLUM_DONT_FORK, Advice::DontFork),
+    (VELLUM_DO_FORK, Advice::DoFork),
+    (VELLUM_WIPE_ON_FORK, Advice::WipeOnFork),
+    (VELLUM_KEEP_ON_FORK, Advice::KeepOnFork),
+    (VELLUM_HUGE, Advice::Huge),
+    (VELLUM_NO_HUGE, Advice::NoHuge),
+    (VELLUM_NORMAL, Advice::Normal),
+    (VELLUM_SEQUENTIAL, Advice::Sequential),
+    (VELLUM_RANDOM, Advice::Random),
+    (VELLUM_WILL_NEED, Advice::WillNeed),
+    (VELLUM_POPULATE_READ, Advice::PopulateRead),
+    (VELLUM_POPULATE_WRITE, Advice::PopulateWrite),
+    (VELLUM_REMOVE, Advice::Remove),
+    (VELLUM_GUARD_INSTALL, Advice::InstallGuards),
+    (VELLUM_GUARD_REMOVE, Advice::RemoveGuards),
 ];
 
 /// Flags that a request may have.
@@ -386,9 +471,10 @@ pub unsafe extern "C" fn vellum_unlock_pages(
     }
 }
 
-/// Gives advice on a range: VELLUM_DONT_NEED, VELLUM_FREE, VELLUM_COLD or VELLUM_PAGE_OUT.
-/// VELLUM_STATUS_NOT_MAPPED if the range has a hole; the mapped parts were treated all the same.
-/// VELLUM_STATUS_LOCKED if part of it is locked; nothing changed.
+/// Gives advice on a range: VELLUM_DONT_NEED and so on.
+/// VELLUM_STATUS_NOT_MAPPED if the range has a hole; nothing changed by advice for what comes
+/// later and on guards, and the mapped parts were treated all the same by other advice.
+/// VELLUM_STATUS_LOCKED if part of it is locked, by advice that drops pages; nothing changed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_advise(
     vm: *mut Manager,
@@ -400,13 +486,8 @@ pub unsafe extern "C" fn vellum_advise(
     // SAFETY: the head of the header.
     unsafe {
         on_range(vm, (address, bytes), |manager, start, pages| {
-            let advice = match advice {
-                VELLUM_DONT_NEED => Advice::DontNeed,
-                VELLUM_FREE => Advice::Free,
-                VELLUM_COLD => Advice::Cold,
-                VELLUM_PAGE_OUT => Advice::PageOut,
-                _ => return Err(Status::Argument),
-            };
+            let found = ADVICE.iter().find(|(number, _)| *number == advice);
+            let (_, advice) = *found.ok_or(Status::Argument)?;
             Ok(manager.vm.space(space.id()).advise(start, pages, advice)?)
         })
     }
@@ -414,8 +495,9 @@ pub unsafe extern "C" fn vellum_advise(
 
 /// Resizes a mapping of `bytes` bytes at `address`, which lies in one region. VELLUM_FIXED
 /// moves it to `to`; VELLUM_ANYWHERE moves it if it cannot grow where it is; VELLUM_HINT and
-/// VELLUM_FIXED_FREE keep it in place, whatever `to` is. `moved_to` gets where it is
-/// afterwards.
+/// VELLUM_FIXED_FREE keep it in place, whatever `to` is. With VELLUM_LEAVE, VELLUM_LEAVE_FOR and
+/// VELLUM_ALL_TO the size stays. If `bytes` is 0, what a shared mapping shows from `address` on is
+/// mapped once more. `moved_to` gets where it is afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_remap(
     vm: *mut Manager,

@@ -187,6 +187,7 @@ impl From<MapError> for Status {
             MapError::OutOfMemory => Status::OutOfMemory,
             MapError::GroupLimit(_) => Status::GroupLimit,
             MapError::CommitLimit => Status::CommitLimit,
+            MapError::Fault(error) => error.into(),
         }
     }
 }
@@ -201,7 +202,9 @@ impl From<FileError> for Status {
             FileError::GroupLimit(_) => Status::GroupLimit,
             FileError::CommitLimit => Status::CommitLimit,
             FileError::Io => Status::Io,
-            FileError::Pinned => Status::Busy,
+            FileError::Pinned | FileError::Busy => Status::Busy,
+            FileError::Sealed => Status::Sealed,
+            FileError::WrongKind => Status::WrongKind,
         }
     }
 }

@@ -394,6 +394,107 @@ static void frames_of_devices(struct vellum *vm)
     ANSWERS(OK, vellum_exit(vm, space, &ended));
 }
 
+static void advice(struct vellum *vm, struct vellum_space none)
+{
+    struct vellum_space space, child;
+    struct vellum_map_request request = {.bytes = 4 * PAGE,
+                                         .prot = VELLUM_PROT_READ | VELLUM_PROT_WRITE};
+    struct vellum_region region;
+    uint64_t place;
+    char text[8] = "abcdefg";
+    bool ended;
+
+    ANSWERS(OK, vellum_space_create(vm, &space));
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    ANSWERS(ARGUMENT, vellum_advise(vm, space, place, PAGE, 19));
+    ANSWERS(NO_SPACE, vellum_advise(vm, none, place, PAGE, VELLUM_GUARD_INSTALL));
+    ANSWERS(NOT_MAPPED, vellum_advise(vm, space, place - PAGE, 2 * PAGE, VELLUM_DONT_FORK));
+    ANSWERS(OK, vellum_advise(vm, space, place, PAGE, VELLUM_DONT_FORK));
+    ANSWERS(OK, vellum_region_at(vm, space, place, &region));
+    EXPECT(region.bytes == PAGE && region.flags == VELLUM_MAP_NOT_FORKED);
+    ANSWERS(OK, vellum_advise(vm, space, place + PAGE, PAGE, VELLUM_GUARD_INSTALL));
+    ANSWERS(OK, vellum_region_at(vm, space, place + PAGE, &region));
+    EXPECT(region.bytes == 3 * PAGE && region.flags == 0);
+    ANSWERS(OK, vellum_fork(vm, space, &child));
+    ANSWERS(NO_REGION, vellum_memory_write(vm, child, place, text, 8, VELLUM_CHECKED, NULL));
+    ANSWERS(PROTECTION,
+            vellum_memory_write(vm, child, place + PAGE, text, 8, VELLUM_CHECKED, NULL));
+    ANSWERS(OK, vellum_advise(vm, child, place + PAGE, PAGE, VELLUM_GUARD_REMOVE));
+    ANSWERS(OK, vellum_memory_write(vm, child, place + PAGE, text, 8, VELLUM_CHECKED, NULL));
+    ANSWERS(PROTECTION,
+            vellum_advise(vm, space, place + PAGE, 2 * PAGE, VELLUM_POPULATE_WRITE));
+    ANSWERS(OK, vellum_advise(vm, space, place + 2 * PAGE, 2 * PAGE, VELLUM_POPULATE_WRITE));
+    ANSWERS(WRONG_KIND, vellum_advise(vm, space, place, PAGE, VELLUM_REMOVE));
+    ANSWERS(OK, vellum_exit(vm, child, &ended));
+    ANSWERS(OK, vellum_exit(vm, space, &ended));
+}
+
+static void placement(struct vellum *vm, struct vellum_space none)
+{
+    struct vellum_space space;
+    struct vellum_map_request request = {.bytes = 4 * PAGE,
+                                         .prot = VELLUM_PROT_READ | VELLUM_PROT_WRITE};
+    struct vellum_layout layout, again;
+    struct vellum_object memory;
+    uint64_t place, moved;
+    uint32_t seals;
+    bool resident[4], ended;
+    char text[8] = "abcdefg";
+
+    ANSWERS(OK, vellum_space_create(vm, &space));
+    ANSWERS(ARGUMENT, vellum_layout_random(1, 8 << 20, NULL));
+    ANSWERS(OK, vellum_layout_random(1, 8 << 20, &layout));
+    ANSWERS(OK, vellum_layout_random(1, 8 << 20, &again));
+    EXPECT(layout.base == again.base && layout.base < layout.stack_end);
+    ANSWERS(ARGUMENT, vellum_layout_set(vm, space, NULL));
+    ANSWERS(NO_SPACE, vellum_layout_set(vm, none, &layout));
+    layout.kept_free = layout.base - PAGE;
+    layout.kept_free_bytes = PAGE;
+    ANSWERS(OK, vellum_layout_set(vm, space, &layout));
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    EXPECT(place == layout.base - 5 * PAGE);
+    request.placement = VELLUM_ALIGNED;
+    request.address = 3 * PAGE;
+    ANSWERS(ARGUMENT, vellum_map(vm, space, &request, &moved));
+    request.address = 2 << 20;
+    ANSWERS(OK, vellum_map(vm, space, &request, &moved));
+    EXPECT(moved % (2 << 20) == 0);
+    request.placement = VELLUM_FIXED;
+    request.address = 0;
+    ANSWERS(BAD_RANGE, vellum_map(vm, space, &request, &moved));
+
+    ANSWERS(OK, vellum_memory_write(vm, space, place + PAGE, text, 8, VELLUM_CHECKED, NULL));
+    ANSWERS(ARGUMENT, vellum_residency(vm, space, place, 4 * PAGE, NULL));
+    ANSWERS(NOT_MAPPED, vellum_residency(vm, space, place + PAGE, 4 * PAGE, resident));
+    ANSWERS(OK, vellum_residency(vm, space, place, 4 * PAGE, resident));
+    EXPECT(!resident[0] && resident[1] && !resident[2] && !resident[3]);
+    ANSWERS(BAD_RANGE, vellum_remap(vm, space, place, PAGE, 2 * PAGE, VELLUM_LEAVE, 0, &moved));
+    ANSWERS(OK, vellum_remap(vm, space, place, 4 * PAGE, 4 * PAGE, VELLUM_LEAVE, 0, &moved));
+    ANSWERS(OK, vellum_residency(vm, space, place, 4 * PAGE, resident));
+    EXPECT(!resident[1]);
+    ANSWERS(OK, vellum_memory_read(vm, space, moved + PAGE, text, 8, VELLUM_CHECKED, NULL));
+    EXPECT(text[1] == 'b');
+    ANSWERS(WRONG_KIND, vellum_remap(vm, space, place, 0, PAGE, VELLUM_ANYWHERE, 0, &moved));
+
+    ANSWERS(OK, vellum_sealable_memory_create(vm, 4 * PAGE, &memory));
+    ANSWERS(ARGUMENT, vellum_object_allocate(vm, memory, 5, 0, PAGE));
+    ANSWERS(OK, vellum_object_allocate(vm, memory, VELLUM_ALLOCATE, 0, 5 * PAGE));
+    ANSWERS(WRONG_KIND, vellum_object_seal(vm, memory, 64));
+    ANSWERS(OK, vellum_object_seal(vm, memory, VELLUM_SEAL_WRITE | VELLUM_SEAL_GROW));
+    ANSWERS(SEALED, vellum_object_write(vm, memory, 0, text, 8, NULL));
+    ANSWERS(SEALED, vellum_object_resize(vm, memory, 6 * PAGE));
+    ANSWERS(SEALED, vellum_object_allocate(vm, memory, VELLUM_ALLOCATE_HOLE, 0, PAGE));
+    ANSWERS(OK, vellum_object_seals(vm, memory, &seals));
+    EXPECT(seals == (VELLUM_SEAL_WRITE | VELLUM_SEAL_GROW));
+    request = (struct vellum_map_request){.bytes = PAGE,
+                                          .prot = VELLUM_PROT_READ | VELLUM_PROT_WRITE,
+                                          .flags = VELLUM_MAP_SHARED,
+                                          .object = memory};
+    ANSWERS(SEALED, vellum_map(vm, space, &request, &place));
+    ANSWERS(OK, vellum_object_release(vm, memory));
+    ANSWERS(OK, vellum_exit(vm, space, &ended));
+}
+
 static void arguments_that_are_none(void)
 {
     struct vellum *vm;
@@ -464,7 +565,7 @@ static void arguments_that_are_none(void)
     ANSWERS(BAD_RANGE, vellum_unmap(vm, space, PAGE, UINT64_MAX - PAGE + 1));
     ANSWERS(ARGUMENT, vellum_protect(vm, space, place, PAGE, 99));
     ANSWERS(NOT_MAPPED, vellum_protect(vm, space, place - PAGE, 2 * PAGE, VELLUM_PROT_READ));
-    ANSWERS(ARGUMENT, vellum_advise(vm, space, place, PAGE, VELLUM_PAGE_OUT + 1));
+    ANSWERS(ARGUMENT, vellum_advise(vm, space, place, PAGE, VELLUM_GUARD_REMOVE + 1));
     ANSWERS(NOT_MAPPED, vellum_advise(vm, space, place - PAGE, 2 * PAGE, VELLUM_COLD));
     ANSWERS(OK, vellum_advise(vm, space, place, PAGE, VELLUM_COLD));
     ANSWERS(OK, vellum_advise(vm, space, place, PAGE, VELLUM_PAGE_OUT));
@@ -478,7 +579,7 @@ static void arguments_that_are_none(void)
     ANSWERS(OK, vellum_collapse(vm, space, place, 1, 0, &collapsed));
     EXPECT(collapsed.collapsed == 0 && collapsed.next == vellum_user_end());
     ANSWERS(ARGUMENT, vellum_superpage_stats_get(vm, NULL));
-    ANSWERS(ARGUMENT, vellum_remap(vm, space, place, PAGE, 2 * PAGE, 7, 0, &at));
+    ANSWERS(ARGUMENT, vellum_remap(vm, space, place, PAGE, 2 * PAGE, 8, 0, &at));
     ANSWERS(ARGUMENT, vellum_remap(vm, space, place, PAGE, 2 * PAGE, 0, 0, NULL));
     ANSWERS(ARGUMENT, vellum_remap(vm, space, place, PAGE, 9, 0, 0, &at));
     ANSWERS(NO_REGION, vellum_populate(vm, space, PAGE, PAGE));
@@ -500,6 +601,8 @@ static void arguments_that_are_none(void)
     copies(vm, space, place, none);
     rules(vm, none);
     frames_of_devices(vm);
+    advice(vm, none);
+    placement(vm, none);
     ANSWERS(NO_REGION, vellum_region_at(vm, space, UINT64_MAX, &region));
     ANSWERS(OK, vellum_region_at(vm, space, place + 1, &region));
     EXPECT(region.start == place && region.bytes == 16 * PAGE && region.object.bits == 0);

@@ -57,7 +57,11 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
 pub(crate) fn file_error(error: FileError) -> OpError {
     match error {
         FileError::NoObject | FileError::NoMount => OpError::BadFile,
-        FileError::TooLarge | FileError::Pinned => OpError::Invalid,
+        FileError::TooLarge
+        | FileError::Sealed
+        | FileError::Busy
+        | FileError::WrongKind
+        | FileError::Pinned => OpError::Invalid,
         FileError::NoData => OpError::PastEnd,
         FileError::Full | FileError::OutOfMemory | FileError::CommitLimit => OpError::OutOfMemory,
         FileError::GroupLimit(_) => OpError::GroupLimit,
@@ -82,6 +86,7 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         | MapError::Loaded => OpError::Invalid,
         MapError::Limit | MapError::OutOfMemory | MapError::CommitLimit => OpError::OutOfMemory,
         MapError::GroupLimit(_) => OpError::GroupLimit,
+        MapError::Fault(error) => fault_error(error),
     }
 }
 

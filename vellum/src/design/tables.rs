@@ -213,6 +213,9 @@ choices! {
     Superpages;
     /// It is not.
     Off "off";
+    /// At the first use of a range that is large enough, where
+    /// [`Advice::Huge`](crate::space::Advice::Huge) asks for it.
+    Advise "advise";
     /// At the first use of a range that is large enough.
     Eager "eager";
     /// When all pages of such a range are used, which lie as a superpage needs them: a run of

@@ -9,7 +9,7 @@ use super::page_lock::{PageLock, PageLocks};
 use super::radix::{INDEX_END, Radix, RadixNode};
 use super::regions::{MappedBy, ObjectRegions};
 use super::spread::{Spread, SpreadRoots};
-use super::{AT_ONCE_BIT, Object, ObjectId, ObjectKind, STORE_BIT, UNMANAGED_BIT};
+use super::{AT_ONCE_BIT, Object, ObjectId, ObjectKind, STORE_BIT, Seals, UNMANAGED_BIT};
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
 use crate::frame::{
@@ -204,6 +204,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object.store.store(store, Ordering::Relaxed);
         object.huge.store(0, Ordering::Relaxed);
         object.end_commit();
+        object.begin_seals(Seals::SEAL);
         object.size.store(size, Ordering::Relaxed);
         let part = size & (memory.frame_size() as u64 - 1);
         let pages = (size >> memory.frame_shift()) + u64::from(part != 0);
@@ -223,7 +224,8 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// One more user of an object that has one.
-    pub fn hold(&self, handle: u32) {
+    #[cfg(test)]
+    pub(crate) fn hold(&self, handle: u32) {
         self.get(handle).users.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -246,7 +248,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// One user less; true if it was the last, and the caller must
     /// drop its pages and `Objects::retire` it.
     #[must_use]
-    pub fn release(&self, handle: u32) -> bool {
+    pub(crate) fn release(&self, handle: u32) -> bool {
         self.get(handle).users.fetch_sub(1, Ordering::AcqRel) == 1
     }
 

@@ -110,6 +110,7 @@ mod radix;
 mod region_set;
 mod regions;
 mod runs;
+mod seals;
 mod spread;
 mod swapped;
 
@@ -131,6 +132,7 @@ pub(crate) use region_set::RegionRoots;
 pub use regions::MappedBy;
 pub(crate) use regions::{Interval, Pass};
 pub(crate) use runs::{NewPages, NewRun, RUN_PAGES, run_length};
+pub use seals::Seals;
 
 use core::mem::offset_of;
 
@@ -218,6 +220,7 @@ pub struct Object<S = ()> {
     committer: AtomicU32,
     /// For how many pages, and 1; or 0.
     committed: AtomicU64,
+    seals: seals::SealWord,
     second_line: NextLine,
     /// Length in pages.
     pages: Length,
@@ -279,6 +282,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             huge: AtomicU32::new(0),
             committer: AtomicU32::new(0),
             committed: AtomicU64::new(0),
+            seals: seals::SealWord::new(),
             second_line: NextLine,
             pages: Length::default(),
             size: AtomicU64::new(0),

@@ -117,7 +117,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     ///
     /// # Errors
     /// [`OutOfMemory`].
-    pub fn create_mount<P: Platform>(
+    pub(crate) fn create_mount<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,

@@ -30,6 +30,7 @@ mod flush_tests;
 #[cfg(test)]
 mod tests;
 
+pub use files::allocate::Allocation;
 pub use files::create::{Backing, FileRequest};
 pub use files::open::OpenFile;
 pub use files::parts::{FilePart, Filling};
@@ -48,6 +49,7 @@ pub use regions::maps::MapEntry;
 pub use regions::remap::{RemapPlacement, Remapped};
 pub use state::account::{Limits, Rss, SpaceStats};
 pub use state::error::{CreateError, FaultError, FileError, MapError};
+pub use state::layout::{Entropy, Layout};
 pub use state::manager::Vm;
 pub use state::page::PageBytes;
 pub use state::region::{Region, RegionView, Traits};

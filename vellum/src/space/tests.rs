@@ -32,6 +32,7 @@ mod pins;
 mod places;
 #[cfg(feature = "published")]
 mod pmap_lock;
+mod properties;
 mod reclaim;
 mod requests;
 mod reservations;

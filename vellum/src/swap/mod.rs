@@ -186,8 +186,8 @@ fn bump(count: &AtomicU64) {
 }
 
 impl Swap {
-    /// Most slots of an area.
-    pub const MAX_SLOTS: u64 = 1 << OFFSET_BITS;
+    /// Most slots of an area. The number that is left is that of a guard ([`Swapped::GUARD`]).
+    pub const MAX_SLOTS: u64 = (1 << OFFSET_BITS) - 1;
 
     /// No areas. (Not inlined: the manager's creation would have it on its stack.)
     #[inline(never)]
@@ -347,7 +347,7 @@ impl Swap {
 
     fn area_of(&self, slot: u64) -> Option<(&Area, u64)> {
         let area = self.areas.get((slot >> OFFSET_BITS) as usize)?.get()?;
-        let offset = slot & (Self::MAX_SLOTS - 1);
+        let offset = slot & Self::MAX_SLOTS;
         (offset < area.slots()).then_some((area, offset))
     }
 

@@ -39,9 +39,14 @@ impl Swapped {
     pub const SLOT_BITS: u32 = 40;
     /// The highest number that a slot may have.
     pub const MAX_SLOT: u64 = (1 << Swapped::SLOT_BITS) - 1;
+    /// What the entry of a guard says: a slot that no area has.
+    pub(crate) const GUARD: Swapped = Swapped {
+        slot: Swapped::MAX_SLOT,
+        exclusive: false,
+    };
 }
 
-/// The four kinds of entries. Whoever takes an entry apart that may be any of them does
+/// The kinds of entries. Whoever takes an entry apart that may be any of them does
 /// so through [`Format::decode`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
@@ -53,11 +58,14 @@ pub enum Entry {
     Leaf(Pfn),
     /// A page that is in swap. At level 1 only.
     Swap(Swapped),
+    /// A page that nobody may access, and that faults
+    /// ([`Advice::InstallGuards`](crate::space::Advice::InstallGuards)). At level 1 only.
+    Guard,
 }
 
 /// A page-table format: the geometry, and the bits of an entry.
 ///
-/// An entry is empty (0), a table entry, a leaf, or the entry of a page in swap
+/// An entry is empty (0), a table entry, a leaf, the entry of a page in swap, or a guard
 /// ([`Entry`]). A leaf may forbid every
 /// access and still hold its frame (`PROT_NONE`): hardware then sees an invalid
 /// entry, and [`Format::is_mapped`] is true all the same. Levels count from 1,
@@ -233,10 +241,10 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
         entry
     }
 
-    /// Whether an entry at level 1 is that of a page in swap.
+    /// Whether an entry at level 1 is a guard.
     #[inline]
-    fn is_swap(entry: u64) -> bool {
-        entry != 0 && !Self::is_mapped(entry)
+    fn is_guard(entry: u64) -> bool {
+        entry == Self::swap(Swapped::GUARD)
     }
 
     /// What an entry at `level` is. That of a leaf or table is found out by the tests that
@@ -252,7 +260,10 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
         }
         match entry {
             0 => Entry::Empty,
-            _ => Entry::Swap(Self::swapped(entry)),
+            _ => match Self::swapped(entry) {
+                Swapped::GUARD => Entry::Guard,
+                swapped => Entry::Swap(swapped),
+            },
         }
     }
 

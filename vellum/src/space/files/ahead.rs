@@ -8,8 +8,7 @@
 //! [`File::prefetch`](crate::space::File::prefetch) from a task of its own.
 
 use crate::ObjectId;
-use crate::addr::Pfn;
-use crate::object::{NewPages, NewRun, Object, ObjectKind, RUN_PAGES, run_length};
+use crate::object::{Object, ObjectKind, RUN_PAGES};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
@@ -65,12 +64,18 @@ impl<P: Platform> PageCache<'_, P> {
     pub(crate) fn prefetch(&self, id: ObjectId, offset: u64, len: u64) -> Result<(), FileError> {
         let mut unpinned = Unpinned::at_door();
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
-        if !object.is_file() {
-            return Ok(());
-        }
         let end = self.pages_for(offset.saturating_add(len).min(object.size()));
         let mut next = self.page_of(offset);
         while next < end {
+            if !object.is_file() {
+                let slot = self
+                    .objects
+                    .next_slot(&self.pin_by(&unpinned), object, next);
+                match slot.filter(|&index| index < end) {
+                    Some(index) => next = index,
+                    None => return Ok(()),
+                }
+            }
             let cached = self.is_cached(object, next);
             if !cached {
                 self.with_room(unpinned.reborrow(), |unpinned| {
@@ -112,37 +117,21 @@ impl<P: Platform> PageCache<'_, P> {
                 false => Ok(()),
             };
         };
-        let mut inserted = 0;
-        let mut frames = [Pfn::NONE; RUN_PAGES];
-        if pages > 1 {
-            let pin = self.pin_by(&unpinned);
-            let wanted = &mut frames[..run_length(first, pages) as usize];
-            let new = NewPages::ToFill;
-            let count = self.objects.alloc_run(
-                &self.memory,
-                &pin,
-                (handle, first),
-                (new, self.payer(&pin)),
-                wanted,
-            )?;
-            let run = NewRun {
-                object: handle,
-                first,
-                frames: &wanted[..count],
-                pages: NewPages::ToFill,
-            };
-            inserted = self.objects.insert_run(&self.memory, &pin, &run)?;
-        }
+        let mut result = Ok(());
+        let run = (handle, first, pages);
+        let inserted = match pages > 1 {
+            true => {
+                self.make_filled(unpinned.reborrow(), (object, store), run, |index, error| {
+                    if index == first {
+                        result = Err(error.into());
+                    }
+                })?
+            }
+            false => 0,
+        };
         if inserted == 0 {
             return self.fetch_page(unpinned, handle, first);
         }
-        let mut result = Ok(());
-        let run = (first, &frames[..inserted]);
-        self.fill_run(unpinned, object, store, run, |index, error| {
-            if index == first {
-                result = Err(error.into());
-            }
-        });
         result
     }
 }

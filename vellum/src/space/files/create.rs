@@ -1,7 +1,7 @@
 //! Files and shared memory that begin.
 
 use crate::ObjectId;
-use crate::object::{MountId, ObjectKind};
+use crate::object::{MountId, ObjectKind, Seals};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
@@ -26,6 +26,9 @@ pub struct FileRequest {
     pub backing: Backing,
     /// Its length in bytes: [`Vm::MAX_SIZE`](crate::Vm::MAX_SIZE) at most.
     pub size: u64,
+    /// What of it is promised from the beginning on: [`Seals::SEAL`], that nothing else is, if
+    /// nothing is said. Of memory alone can more be said ([`FileRequest::sealable`]).
+    pub seals: Seals,
 }
 
 impl FileRequest {
@@ -34,6 +37,7 @@ impl FileRequest {
         FileRequest {
             backing: Backing::Store(store),
             size,
+            seals: Seals::SEAL,
         }
     }
 
@@ -42,6 +46,7 @@ impl FileRequest {
         FileRequest {
             backing: Backing::Memory,
             size,
+            seals: Seals::SEAL,
         }
     }
 
@@ -50,7 +55,15 @@ impl FileRequest {
         FileRequest {
             backing: Backing::Mount(mount),
             size: 0,
+            seals: Seals::SEAL,
         }
+    }
+
+    /// The same, to which [`File::seal`](crate::space::File::seal) may add seals
+    /// (`MFD_ALLOW_SEALING`). For memory, not for a file of a store.
+    pub const fn sealable(mut self) -> FileRequest {
+        self.seals = Seals::NONE;
+        self
     }
 }
 
@@ -58,15 +71,23 @@ impl<P: Platform> PageCache<'_, P> {
     /// [`Vm::create_file`].
     pub(crate) fn begin_file(&self, request: &FileRequest) -> Result<ObjectId, FileError> {
         let unpinned = Unpinned::at_door();
-        let FileRequest { backing, size } = *request;
+        let FileRequest {
+            backing,
+            size,
+            seals,
+        } = *request;
         if size > self.most_bytes() {
             return Err(FileError::TooLarge);
         }
-        match backing {
+        let id = match backing {
+            Backing::Store(_) if seals != Seals::SEAL => return Err(FileError::WrongKind),
             Backing::Store(store) => self.create_object(unpinned, ObjectKind::File { store }, size),
             Backing::Memory => self.create_object(unpinned, ObjectKind::SharedMemory, size),
             Backing::Mount(mount) => self.create_in(unpinned, mount, size),
-        }
+        }?;
+        // Nobody else knows its name yet.
+        self.objects.get(id.handle).begin_seals(seals);
+        Ok(id)
     }
 
     /// Makes a file in memory, in a mount.

@@ -18,6 +18,7 @@
 //! returns the error and has changed nothing.
 
 pub(super) mod ahead;
+pub(super) mod allocate;
 pub(super) mod buffers;
 pub(super) mod create;
 pub(super) mod hold;
@@ -28,6 +29,7 @@ pub(super) mod parts;
 pub(super) mod pin;
 pub(super) mod read;
 pub(super) mod resize;
+pub(super) mod seal;
 pub(super) mod seek;
 pub(super) mod throttle;
 pub(super) mod tmpfs;

@@ -11,6 +11,7 @@ use crate::space::path::swap_shared::Loading;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::{FaultError, FileError};
 use crate::space::state::page::PageBytes;
+use crate::space::steps::fault::ReadAround;
 use crate::sync::{Pin, Unpinned};
 
 /// A read under way: bytes `offset + done` on, `left` of them.
@@ -272,7 +273,9 @@ impl<P: Platform> PageCache<'_, P> {
                     match loading {
                         Loading::Here(frame) => return Ok(frame),
                         Loading::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
-                        Loading::Read(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
+                        Loading::Read(lock) => {
+                            self.read_swapped(unpinned.reborrow(), lock, ReadAround::Allowed)?;
+                        }
                         Loading::Again => {}
                     }
                 }

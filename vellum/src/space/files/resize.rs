@@ -1,10 +1,11 @@
 //! Lengths and holes.
 
+use core::cmp::Ordering;
 use core::ops::Range;
 
 use super::hold::HeldPages;
 use crate::ObjectId;
-use crate::object::{HoldsPages, Object, ObjectKind};
+use crate::object::{HoldsPages, Object, ObjectKind, Seals};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
@@ -42,6 +43,14 @@ impl<P: Platform> PageCache<'_, P> {
             if self.page_of(old) < from {
                 // Somebody cut it before the range was ours.
                 continue;
+            }
+            let seal = match size.cmp(&old) {
+                Ordering::Less => Seals::SHRINK,
+                Ordering::Equal => Seals::NONE,
+                Ordering::Greater => Seals::GROW,
+            };
+            if seal != Seals::NONE && object.seals().has(seal) {
+                return Err(FileError::Sealed);
             }
             if size > old {
                 self.recommit(&self.pin_by(&unpinned), object, self.pages_for(size))?;
@@ -114,23 +123,38 @@ impl<P: Platform> PageCache<'_, P> {
         }
         let (first, last) = (self.page_of(offset), self.pages_for(end));
         let held = self.hold_pages(unpinned.reborrow(), object, first..last);
-        let whole = self.pages_for(offset)..self.page_of(end);
-        for edge in self.edges(offset..end).into_iter().flatten() {
+        if object.seals().refuse_writes() {
+            return Err(FileError::Sealed);
+        }
+        self.punch_held(unpinned, &held, handle, offset..end)
+    }
+
+    /// Makes a hole in pages that are held.
+    pub(super) fn punch_held(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        held: &HeldPages<'_, P>,
+        handle: u32,
+        bytes: Range<u64>,
+    ) -> Result<(), FileError> {
+        let object = held.object();
+        let whole = self.pages_for(bytes.start)..self.page_of(bytes.end);
+        for edge in self.edges(bytes.clone()).into_iter().flatten() {
             if edge.0 < object.pages() {
                 self.fetch_if_stored(unpinned.reborrow(), object, handle, edge.0)?;
             }
         }
         let _cut = object.cuts.cut();
-        for (index, part) in self.edges(offset..end).into_iter().flatten() {
+        for (index, part) in self.edges(bytes).into_iter().flatten() {
             if index < object.pages() {
-                self.clear_part(unpinned.reborrow(), &held, handle, index, part)?;
+                self.clear_part(unpinned.reborrow(), held, handle, index, part)?;
             }
         }
         if whole.is_empty() {
             return Ok(());
         }
-        self.drop_pages(unpinned.reborrow(), &held, handle, whole.clone());
-        self.discard(unpinned, &held, handle, whole)
+        self.drop_pages(unpinned.reborrow(), held, handle, whole.clone());
+        self.discard(unpinned, held, handle, whole)
     }
 
     /// The pages of which `bytes` are a part and not the whole, with the part.

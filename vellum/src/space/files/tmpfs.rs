@@ -1,7 +1,7 @@
 //! Mounts of files in memory, and what an object takes.
 
 use crate::ObjectId;
-use crate::object::{MountId, MountStats};
+use crate::object::{MountId, MountStats, Seals};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
@@ -20,6 +20,8 @@ pub struct FileStats {
     /// Pages of a file that were written since its store took them last. Pages that
     /// mappings store to are found by a sync.
     pub dirty: u64,
+    /// What is promised of it (`F_GET_SEALS`; [`File::seal`](crate::space::File::seal)).
+    pub seals: Seals,
 }
 
 impl<P: Platform> PageCache<'_, P> {
@@ -59,6 +61,7 @@ impl<P: Platform> PageCache<'_, P> {
             cached: object.cached(),
             swapped: object.swapped(),
             dirty: object.dirty(),
+            seals: object.seals(),
         })
     }
 }

@@ -7,7 +7,7 @@ use super::hold::{HeldPages, HeldWrite, Start};
 use super::parts::Filling;
 use crate::ObjectId;
 use crate::addr::Pfn;
-use crate::object::{HoldsPages, Inserted, NewPages, NewRun, Object, RUN_PAGES, run_length};
+use crate::object::{HoldsPages, Inserted, NewPages, NewRun, Object, RUN_PAGES, Seals, run_length};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
 use crate::space::state::error::FileError;
@@ -99,8 +99,18 @@ impl<P: Platform> PageCache<'_, P> {
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         let throttled = self.throttled(object);
         let mut caller = MaybePinned::not_yet(unpinned);
-        let HeldWrite { pages, bytes } = self.hold_for_write(&mut caller, object, start, len)?;
+        let HeldWrite { pages, mut bytes } =
+            self.hold_for_write(&mut caller, object, start, len)?;
         let (offset, old_end) = (bytes.start, object.size());
+        let seals = object.seals();
+        if seals != Seals::SEAL && !bytes.is_empty() {
+            if seals.has(Seals::GROW) {
+                bytes.end = bytes.end.min(old_end);
+            }
+            if seals.refuse_writes() || bytes.is_empty() {
+                return Err(FileError::Sealed);
+            }
+        }
         if offset > old_end && !bytes.is_empty() {
             self.with_room_beside(caller.unpinned(), &pages, |unpinned| {
                 self.clear_tail(unpinned, &pages, id.handle, old_end)

@@ -2,8 +2,10 @@
 
 use super::request::{Reads, Writes};
 use crate::ObjectId;
+use crate::object::Seals;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::space::files::allocate::Allocation;
 use crate::space::files::open::OpenFile;
 use crate::space::files::tmpfs::FileStats;
 use crate::space::leaving::scan::ScanReport;
@@ -109,6 +111,42 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
         self.vm.page_cache().set_size(self.id, size)
     }
 
+    /// Promises of shared memory, or of a file in memory, what `seals` says, to whoever has it
+    /// (`F_ADD_SEALS`); [`File::stats`] tells it. Calls that break a promise are [`FileError::Sealed`], and
+    /// [`MapError::Sealed`](crate::space::MapError::Sealed) if they would map it for stores. What is
+    /// mapped shared for loads of memory that is sealed against stores never gets the right to store.
+    ///
+    /// Not called pinned. Waits for writes and changes of the length.
+    ///
+    /// # Errors
+    /// [`FileError::Sealed`] after [`Seals::SEAL`], which is there from the beginning unless the
+    /// request said [`FileRequest::sealable`](crate::space::FileRequest::sealable);
+    /// [`FileError::Busy`] for [`Seals::WRITE`] if somebody may store to it by a mapping or a pin;
+    /// [`FileError::WrongKind`] of a file of a store, and for bits that are no seals;
+    /// [`FileError::NoObject`]. Nothing changed.
+    #[inline]
+    pub fn seal(self, seals: Seals) -> Result<(), FileError> {
+        self.vm.seal_object(self.id, seals)
+    }
+
+    /// Has the pages around `len` bytes from `offset` on made, or zeroed, as `how` says
+    /// (`fallocate`), so that writes and stores there need no memory for them. A hole is
+    /// [`File::punch_hole`]'s. Of a file of a store bytes can be zeroed: whether it has room for what
+    /// is written later is its own matter.
+    ///
+    /// Not called pinned; waits as [`File::set_size`] does.
+    ///
+    /// # Errors
+    /// [`FileError::Full`], [`FileError::OutOfMemory`] or [`FileError::GroupLimit`]: pages that were
+    /// made before the end may stay, and the length does. [`FileError::WrongKind`] for 0 bytes, and
+    /// for files of a store; [`FileError::TooLarge`], if the last byte is past [`Vm::MAX_SIZE`];
+    /// [`FileError::Sealed`], also if it would be longer than a seal allows and its length were to
+    /// stay; [`FileError::NoObject`], and of a file of a store [`FileError::Io`].
+    #[inline]
+    pub fn allocate(self, how: Allocation, offset: u64, len: u64) -> Result<(), FileError> {
+        self.vm.page_cache().allocate(self.id, how, offset, len)
+    }
+
     /// Makes a hole of `len` bytes at `offset` (`FALLOC_FL_PUNCH_HOLE`): whole pages in
     /// it leave the cache and every shared mapping, and give back their memory; parts of
     /// pages are zeroed. Copies that private mappings made stay. The length stays.
@@ -146,7 +184,7 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
 
     /// Has the pages around `len` bytes of the file from byte `offset` on read from its
     /// store, as far as they are not cached (`posix_fadvise(POSIX_FADV_WILLNEED)`). Of
-    /// shared memory there is nothing to read.
+    /// shared memory those that are in swap are read.
     ///
     /// # Errors
     /// [`FileError`]; the pages before the failing one have been read.

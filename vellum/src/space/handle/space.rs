@@ -16,6 +16,7 @@ use crate::space::regions::maps::MapEntry;
 use crate::space::regions::remap::{RemapPlacement, Remapped};
 use crate::space::state::account::{Limits, SpaceStats};
 use crate::space::state::error::{FaultError, MapError};
+use crate::space::state::layout::Layout;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Loaded, SpaceId};
 use crate::space::steps::fault::Resolved;
@@ -72,11 +73,15 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
         self.vm.protect(self.id, start, pages, prot)
     }
 
-    /// Resizes the mapping of `pages` pages at `start`, which lies in one
-    /// region, to `new_pages`, and moves it as `placement` says.
+    /// Resizes the mapping of `pages` pages at `start` to `new_pages`, and moves it as `placement`
+    /// says. It lies in one region, unless that is [`RemapPlacement::AllTo`]. With `pages` 0, what a shared mapping shows from `start` on is mapped once more.
     ///
     /// # Errors
-    /// [`MapError`]; the space is as it was.
+    /// [`MapError`]; the space is as it was, but that of several regions those before the one that
+    /// failed have moved. [`MapError::NotMapped`] if the range begins in a gap, or has one and
+    /// does not move as a whole; [`MapError::WrongKind`] with `pages` 0 for what is not shared;
+    /// [`MapError::BadRange`] also if the range and its target overlap, or what leaves its place
+    /// mapped changes in size; [`MapError::Occupied`] if it may not move and cannot stay.
     #[inline]
     pub fn remap(
         self,
@@ -389,6 +394,18 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
         found.ok_or_else(|| self.nothing_found())
     }
 
+    /// Which pages from `start` on are in memory (mincore): those that an entry shows, and of objects
+    /// also those in the page cache that no entry shows yet. A page that this says of may be gone
+    /// when the call returns, unless it is locked. Who may not write to a file should not be told of
+    /// its pages: that is for the embedder to know.
+    ///
+    /// # Errors
+    /// [`MapError::NotMapped`] if the range has a hole, [`MapError::BadRange`],
+    /// [`MapError::NoSpace`]; `resident` is as it was.
+    pub fn residency(self, start: Vpn, resident: &mut [bool]) -> Result<(), MapError> {
+        self.vm.residency(self.id, start, resident)
+    }
+
     /// The region that holds `page`, found without a lock, and without pinning:
     /// no line is written. It may change as soon as it was found.
     ///
@@ -460,6 +477,17 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
     #[inline]
     pub fn set_limits(self, limits: Limits) -> Result<(), MapError> {
         self.vm.set_limits(self.id, limits)
+    }
+
+    /// Sets where the space places what is mapped without a place of its own, and what it keeps free:
+    /// at the beginning [`Layout::fixed`]. What is mapped already stays. A forked child has the same,
+    /// and what follows [`Space::exec`] begins anew.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`], [`MapError::BadRange`] if a page of it is beyond what a user space can
+    /// map.
+    pub fn set_layout(self, layout: &Layout) -> Result<(), MapError> {
+        self.vm.set_layout(self.id, layout)
     }
 
     /// The group of the space; that of [`GroupId::ROOT`] if it was moved to none.

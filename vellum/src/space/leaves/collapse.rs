@@ -23,7 +23,7 @@ use crate::space::state::error::MapError;
 use crate::space::state::extras::LEVEL;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::Region;
+use crate::space::state::region::{Region, Traits};
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::sync::{Pin, Unpinned};
 use crate::table::{Entry, Format, LockedTable, Marks, Tables, Users};
@@ -115,7 +115,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.singles(table)
                 .filter(|found| found.private > 0 && found.private + found.zero >= u64::from(least))
         };
-        if view.object != 0 || view.is_shared() {
+        if view.object != 0 || view.is_shared() || view.traits.has(Traits::NOT_HUGE) {
             return Ok(false);
         }
         if tables.lock(range.start).as_ref().and_then(suits).is_none() {

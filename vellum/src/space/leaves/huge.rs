@@ -269,7 +269,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             true => self.may_map_file_superpage(fault, object),
             false => view.is_shared() && cache.wanted_huge(object) != InSuperpages::None,
         };
-        if !is_wanted || !is_whole {
+        let is_refused = view.traits.has(Traits::NOT_HUGE)
+            || object.is_file() && view.traits.has(Traits::RANDOM);
+        if !is_wanted || !is_whole || is_refused {
             return None;
         }
         let index = view.index_of(range.start);

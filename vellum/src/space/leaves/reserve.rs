@@ -20,6 +20,7 @@ use crate::space::state::error::FaultError;
 use crate::space::state::extras::LEVEL;
 use crate::space::state::extras::TakenFrame;
 use crate::space::state::manager::Vm;
+use crate::space::state::region::Traits;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::sync::Pin;
 use crate::table::{Format, LockedTable};
@@ -44,7 +45,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn may_be_superpage(&self, fault: &Fault<'_, P, F, R>) -> bool {
         let view = fault.view();
         let range = Self::range_around(fault.page);
-        view.object == 0
+        let is_wanted = match self.superpages() {
+            Superpages::Advise => view.traits.has(Traits::HUGE),
+            _ => !view.traits.has(Traits::NOT_HUGE),
+        };
+        is_wanted
+            && view.object == 0
             && !view.is_shared()
             && view.range.start <= range.start
             && range.end <= view.range.end

@@ -42,13 +42,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     /// superpage, and frees the tables that become empty. The caller holds the space's lock and no
     /// other; what became free is in `gather`.
     pub(in crate::space) fn range(&self, range: PageRange, gather: &mut Gather<'_, P>) {
+        self.those_in(range, gather, |_| true);
+    }
+
+    /// The same of all entries but guards.
+    pub(in crate::space) fn pages(&self, range: PageRange, gather: &mut Gather<'_, P>) {
+        let is_page: &dyn Fn(Entry) -> bool = &|entry| entry != Entry::Guard;
+        self.those_in(range, gather, is_page);
+    }
+
+    #[inline]
+    fn those_in(
+        &self,
+        range: PageRange,
+        gather: &mut Gather<'_, P>,
+        takes: impl Fn(Entry) -> bool,
+    ) {
         let tables = self.vm.tables(self.pin, self.space);
         let freed_before = gather.tables_freed();
         let is_unmanaged = self.region.is_unmanaged();
         let mut spans = tables.spans(range);
         while let Some(span) = spans.next() {
             let rest = match is_unmanaged {
-                false => self.span(&span, gather, |_| true),
+                false => self.span(&span, gather, &takes),
                 true => self.unmanaged(&span, gather),
             };
             tables.unlink_if_empty(span.table, gather);

@@ -1,19 +1,24 @@
 //! madvise.
 
-use crate::addr::{PageRange, Vpn};
+use crate::ObjectId;
+use crate::addr::{Access, PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::leaves::zap::Zap;
 use crate::space::locks::lock::{Beside, Goal};
+use crate::space::regions::unmap::DeadObjects;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{RegionView, Traits};
+use crate::space::state::region::{NewWord, RegionView, Traits};
 use crate::space::state::spaces::SpaceId;
 use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, Users};
 
-/// Advice that changes what is resident.
+/// Advice on a range: what becomes of its pages now, or of its memory from now on.
+///
+/// What is a property of the memory is kept by `mremap`, and by `fork` if it says nothing of it,
+/// and tells the memory from that beside it without it: the range may be cut off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Advice {
@@ -35,6 +40,74 @@ pub enum Advice {
     /// by `fork` and `mremap`, and tells it from memory beside it with another; more than 1 MiB
     /// is as 1 MiB. With `folio=off` it changes nothing.
     Folio(Option<u32>),
+    /// A property: a forked child has nothing there (`MADV_DONTFORK`).
+    DontFork,
+    /// Ends [`Advice::DontFork`] (`MADV_DOFORK`).
+    DoFork,
+    /// A property of private memory without an object: a forked child finds zeroes there, and no
+    /// guards (`MADV_WIPEONFORK`). Its own children do, too.
+    WipeOnFork,
+    /// Ends [`Advice::WipeOnFork`] (`MADV_KEEPONFORK`).
+    KeepOnFork,
+    /// A property: superpages are wanted, for `superpage=advise` (`MADV_HUGEPAGE`). Ends
+    /// [`Advice::NoHuge`], and of folios the design decides again.
+    Huge,
+    /// A property: neither superpages nor folios come into being there (`MADV_NOHUGEPAGE`); those
+    /// that are there stay. Ends [`Advice::Huge`], and what [`Advice::Folio`] said.
+    NoHuge,
+    /// Ends [`Advice::Sequential`] and [`Advice::Random`] (`MADV_NORMAL`).
+    Normal,
+    /// A property: pages are used in turn, so a fault that has a page of a file read has those
+    /// after it read, too (`MADV_SEQUENTIAL`).
+    Sequential,
+    /// A property: pages are used in no order, so a fault has its page alone read, from a file or
+    /// from swap, and no superpage (`MADV_RANDOM`).
+    Random,
+    /// Pages are needed soon (`MADV_WILLNEED`): those of files are read into the page cache, and
+    /// those in swap are brought back. Nobody is told what could not be read.
+    WillNeed,
+    /// Fault in every page as a load does (`MADV_POPULATE_READ`). No stack grows.
+    PopulateRead,
+    /// Fault in every page as a store does (`MADV_POPULATE_WRITE`).
+    PopulateWrite,
+    /// Make a hole in the object that is mapped (`MADV_REMOVE`), as
+    /// [`File::punch_hole`](crate::space::File::punch_hole) does. For shared memory that may be
+    /// stored to, now or by [`Space::protect`](crate::space::Space::protect).
+    Remove,
+    /// Make guards of the pages (`MADV_GUARD_INSTALL`): what they held is dropped as by
+    /// [`Advice::DontNeed`], and every access is [`FaultError::Protection`] from now on, that of
+    /// [`Space::read_forced`](crate::space::Space::read_forced), too. The region stays one, and a
+    /// guard takes no memory but its entry of a page table. Guards go with the memory to other
+    /// places and to forked children; [`Advice::DontNeed`] and truncation leave them. They end
+    /// with the memory, or by [`Advice::RemoveGuards`].
+    ///
+    /// [`FaultError::Protection`]: crate::space::FaultError::Protection
+    InstallGuards,
+    /// End guards (`MADV_GUARD_REMOVE`): the pages are as if nobody had used them. Others stay.
+    RemoveGuards,
+}
+
+impl Advice {
+    /// What it makes of regions, if it is a property of theirs.
+    fn word(self) -> Option<NewWord> {
+        let read_in_order = Traits::SEQUENTIAL.union(Traits::RANDOM);
+        let (without, with) = match self {
+            Advice::DontFork => (Traits::NONE, Traits::NOT_FORKED),
+            Advice::DoFork => (Traits::NOT_FORKED, Traits::NONE),
+            Advice::WipeOnFork => (Traits::NONE, Traits::WIPED_BY_FORK),
+            Advice::KeepOnFork => (Traits::WIPED_BY_FORK, Traits::NONE),
+            Advice::Huge => (Traits::NOT_HUGE.union(Traits::FOLIO), Traits::HUGE),
+            Advice::NoHuge => (
+                Traits::HUGE.union(Traits::FOLIO),
+                Traits::NOT_HUGE.with_folio(Some(0)),
+            ),
+            Advice::Normal => (read_in_order, Traits::NONE),
+            Advice::Sequential => (read_in_order, Traits::SEQUENTIAL),
+            Advice::Random => (read_in_order, Traits::RANDOM),
+            _ => return None,
+        };
+        Some(NewWord::traits(without, with))
+    }
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -48,8 +121,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), MapError> {
         let mut unpinned = Unpinned::at_door();
         let range = Self::checked_range(start, pages)?;
-        if let Advice::Folio(order) = advice {
-            return self.advise_folio(unpinned, id, range, order);
+        if let Some(word) = advice.word() {
+            return self.advise_property(unpinned, id, range, (advice, word));
+        }
+        match advice {
+            Advice::Folio(order) => return self.advise_folio(unpinned, id, range, order),
+            Advice::InstallGuards => return self.install_guards(unpinned, id, range),
+            Advice::RemoveGuards => return self.remove_guards(unpinned, id, range),
+            Advice::PopulateRead => return self.populate_for(unpinned, id, range, Access::Read),
+            Advice::PopulateWrite => return self.populate_for(unpinned, id, range, Access::Write),
+            Advice::WillNeed | Advice::Remove => {
+                return self.advise_objects(unpinned, id, range, advice);
+            }
+            _ => {}
         }
         let advise = |pin: &Pin<'_>, space: LockedSpace<'_, R>| {
             self.advise_locked(pin, space, range, advice)?;
@@ -73,6 +157,109 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Advice that is a property of the memory.
+    fn advise_property(
+        &self,
+        unpinned: Unpinned<'_>,
+        id: SpaceId,
+        range: PageRange,
+        (advice, word): (Advice, NewWord),
+    ) -> Result<(), MapError> {
+        self.with_covered(unpinned, id, range, |pin, space| {
+            self.for_regions(space, range, |_, view| match advice {
+                Advice::WipeOnFork if view.object != 0 => Err(MapError::WrongKind),
+                _ if drops(advice) && view.loses_if_sealed() => Err(MapError::Sealed),
+                _ => Ok(()),
+            })?;
+            self.change_traits(pin, space, range, &word)
+        })
+    }
+
+    /// [`Advice::WillNeed`] and [`Advice::Remove`]: region by region, without the lock, since
+    /// pages are read or waited for.
+    fn advise_objects(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: SpaceId,
+        range: PageRange,
+        advice: Advice,
+    ) -> Result<(), MapError> {
+        let mut dead = DeadObjects::default();
+        let mut result = Ok(());
+        let mut next = range.start;
+        while next < range.end {
+            let rest = PageRange {
+                start: next,
+                end: range.end,
+            };
+            let found = self.with_locked(unpinned.reborrow(), id, |pin, space| {
+                let found = self.for_regions(*space, rest, |_, view| Err(view));
+                let Err(view) = found else {
+                    return Ok(None);
+                };
+                if advice == Advice::Remove {
+                    may_remove(&view)?;
+                }
+                if view.object != 0 {
+                    let regions = self.objects.regions(&self.regions, view.object);
+                    let is_held = regions.hold(pin, None);
+                    debug_assert!(is_held, "a region maps an object that has ended");
+                }
+                Ok(Some(view.part(rest)))
+            })?;
+            let Some(view) = found else {
+                break;
+            };
+            if view.range.start > next {
+                result = Err(MapError::NotMapped);
+            }
+            next = view.range.end;
+            let done = self.advise_object(unpinned.reborrow(), id, &view, advice);
+            if view.object != 0 && self.objects.release(view.object) {
+                self.defer_destroy(&mut dead, view.object);
+            }
+            if let Err(error) = done {
+                result = Err(error);
+                break;
+            }
+        }
+        self.after_removal(unpinned, dead);
+        match next < range.end {
+            true => result.and(Err(MapError::NotMapped)),
+            false => result,
+        }
+    }
+
+    /// The same for a part of a region, whose object is held.
+    fn advise_object(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: SpaceId,
+        view: &RegionView,
+        advice: Advice,
+    ) -> Result<(), MapError> {
+        if view.object != 0 {
+            let object = ObjectId {
+                handle: view.object,
+                generation: self.objects.get(view.object).generation(),
+            };
+            let (offset, len) = (
+                self.bytes_in(view.offset),
+                self.bytes_in(view.range.pages()),
+            );
+            let cache = self.page_cache();
+            if advice == Advice::Remove {
+                return Ok(cache.punch_hole(object, offset, len)?);
+            }
+            // Whoever needs a page that could not be read finds out.
+            let _ = cache.prefetch(object, offset, len);
+        }
+        if self.swap().is_some() && !view.is_shared() {
+            let _ = self.bring_back_range(unpinned.reborrow(), id, view.range);
+        }
+        Ok(())
+    }
+
     /// What of [`Space::advise`](crate::space::Space::advise) the space's lock is held for, in the parts that are mapped.
     fn advise_locked(
         &self,
@@ -84,7 +271,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.for_regions(space, range, |_, view| {
             if view.traits.has(Traits::LOCKED) {
                 Err(MapError::Locked)
-            } else if view.traits.has(Traits::SEALED) && loses(&view, advice) {
+            } else if drops(advice) && view.loses_if_sealed() {
                 Err(MapError::Sealed)
             } else if view.is_unmanaged() || advice == Advice::Free && view.object != 0 {
                 Err(MapError::WrongKind)
@@ -117,7 +304,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         region: self.region(handle),
                         users: Users::Hardware,
                     };
-                    zap.range(part, &mut gather);
+                    zap.pages(part, &mut gather);
                 }
                 Advice::PageOut if self.swap().is_none() => {}
                 Advice::Free | Advice::PageOut if view.object == 0 => {
@@ -129,7 +316,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     }
                 }
                 Advice::Cold => self.mark_cold(pin, *space, part, &mut gather),
-                Advice::Free | Advice::PageOut | Advice::Folio(_) => {}
+                _ => {}
             }
             Ok(())
         });
@@ -139,8 +326,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 }
 
-/// Whether advice drops pages of private memory that the space could not store to, and so not empty.
-fn loses(view: &RegionView, advice: Advice) -> bool {
-    let drops = matches!(advice, Advice::DontNeed | Advice::Free);
-    drops && !view.is_shared() && !view.prot.can_write()
+/// Why a region's object gets no hole, if it does not.
+fn may_remove(view: &RegionView) -> Result<(), MapError> {
+    if view.traits.has(Traits::LOCKED) {
+        return Err(MapError::Locked);
+    }
+    match view.object {
+        0 => Err(MapError::WrongKind),
+        _ if view.is_unmanaged() => Err(MapError::WrongKind),
+        _ if view.is_shared() && view.traits.most().can_write() => Ok(()),
+        _ => Err(MapError::Rights),
+    }
+}
+
+/// Whether advice drops pages, in the space itself or in its children.
+fn drops(advice: Advice) -> bool {
+    matches!(
+        advice,
+        Advice::DontNeed | Advice::Free | Advice::DontFork | Advice::WipeOnFork
+    )
 }

@@ -327,8 +327,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             // Private pages only go to swap.
             Entry::Swap(_) => true,
-            Entry::Empty | Entry::Table(_) => false,
+            Entry::Empty | Entry::Table(_) | Entry::Guard => false,
         };
+        let is_copy: &dyn Fn(Entry) -> bool = &is_copy;
         let zap = Zap {
             vm: self,
             pin,

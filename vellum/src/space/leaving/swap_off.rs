@@ -16,7 +16,7 @@ use crate::space::state::common::PageCache;
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
-use crate::space::steps::fault::{Fault, FaultStep, Resolved};
+use crate::space::steps::fault::{Fault, FaultStep, ReadAround, Resolved};
 use crate::swap::{Swap, SwapOffError};
 use crate::sync::Unpinned;
 use crate::table::{Entry, Format};
@@ -106,7 +106,9 @@ impl<P: Platform> PageCache<'_, P> {
             match loading {
                 Loading::Here(frame) => self.memory.put(&self.pin_by(&unpinned), frame),
                 Loading::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
-                Loading::Read(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
+                Loading::Read(lock) => {
+                    self.read_swapped(unpinned.reborrow(), lock, ReadAround::Allowed)?;
+                }
                 Loading::Again => {}
             }
         }
@@ -181,7 +183,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: SpaceId,
     ) -> Result<u64, SwapOffError> {
         let (mut back, mut from) = (0, Vpn(0));
-        while let Some(page) = self.next_of_area(unpinned.reborrow(), swap, area, id, from) {
+        let names = |slot| swap.is_of(area, slot);
+        while let Some(page) =
+            self.next_swapped(unpinned.reborrow(), id, (from, F::USER_END), names)
+        {
             match self.page_back(unpinned.reborrow(), id, page) {
                 // The space has ended.
                 Err(FaultError::NoSpace) => break,
@@ -193,23 +198,37 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(back)
     }
 
-    /// The first page of a space at or after `from` whose entry names a slot of the area.
-    fn next_of_area(
+    /// Brings back the pages of a range that are in swap, until one does not come.
+    pub(super) fn bring_back_range(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: SpaceId,
+        range: PageRange,
+    ) -> Result<(), FaultError> {
+        let mut from = range.start;
+        while let Some(page) =
+            self.next_swapped(unpinned.reborrow(), id, (from, range.end), |_| true)
+        {
+            self.page_back(unpinned.reborrow(), id, page)?;
+            from = page.offset(1);
+        }
+        Ok(())
+    }
+
+    /// The first page of a space from `start` to `end` whose entry names a slot that `takes`
+    /// accepts.
+    fn next_swapped(
         &self,
         unpinned: Unpinned<'_>,
-        swap: &Swap,
-        area: usize,
         id: SpaceId,
-        from: Vpn,
+        (start, end): (Vpn, Vpn),
+        takes: impl Fn(u64) -> bool,
     ) -> Option<Vpn> {
         let names = |entry| match F::decode(entry, 1) {
-            Entry::Swap(swapped) => swap.is_of(area, swapped.slot),
-            Entry::Empty | Entry::Leaf(_) | Entry::Table(_) => false,
+            Entry::Swap(swapped) => takes(swapped.slot),
+            Entry::Empty | Entry::Leaf(_) | Entry::Table(_) | Entry::Guard => false,
         };
-        let rest = PageRange {
-            start: from,
-            end: F::USER_END,
-        };
+        let rest = PageRange { start, end };
         let found = self.with_locked(unpinned, id, |pin, space| {
             let tables = self.tables(pin, **space);
             let found = self.for_regions(*space, rest, |_, view| {
@@ -237,10 +256,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             loop {
                 match self.attempt_back(unpinned.reborrow(), id, page)? {
                     FaultStep::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
-                    FaultStep::SwapIn(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
+                    FaultStep::SwapIn(lock) => {
+                        self.read_swapped(unpinned.reborrow(), lock, ReadAround::Allowed)?;
+                    }
+                    FaultStep::SwapInAlone(lock) => {
+                        self.read_swapped(unpinned.reborrow(), lock, ReadAround::Refused)?;
+                    }
                     FaultStep::Again => self.give_way(unpinned.reborrow(), id, &mut tries),
                     FaultStep::Done(_)
                     | FaultStep::Fill(_)
+                    | FaultStep::FillAhead(_)
                     | FaultStep::FillSuperpage(_)
                     | FaultStep::Grow => return Ok(()),
                 }

@@ -6,6 +6,7 @@ use crate::platform::{Platform, SpaceTag};
 use crate::rmap::ReverseMap;
 use crate::slab::Handle;
 use crate::space::state::error::MapError;
+use crate::space::state::layout::Layout;
 use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::{Live, Rules, SpaceId};
@@ -62,6 +63,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.has_stack.store(0, Ordering::Relaxed);
         space.has_promoted.store(0, Ordering::Relaxed);
         space.limits.set(crate::space::Limits::default());
+        space.layout.set(&Layout::fixed::<F>());
         space.account.reset(u64::from(Tables::<P, F>::ROOT_TABLES));
         space.generation.store(generation, Ordering::Release);
         Ok(NewSpace(self.live_at(handle.raw())))

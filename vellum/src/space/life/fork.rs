@@ -42,6 +42,7 @@ struct Copied {
     cached: u64,
     zero: u64,
     swapped: u64,
+    guards: u64,
 }
 
 /// A child being made.
@@ -105,11 +106,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let new = self.make_space(pin)?;
         let child = new.locked();
         child.limits.set(parent.limits.get());
+        child.layout.set(&parent.layout.get());
         child.begin_rules(parent.rules().inherited());
         self.inherit_group(pin, parent.get(), *child);
-        let counts = &parent.get().account.counts;
-        let committed = self.commit_pages(parent, &child.account.counts, counts.committed.get());
-        if let Err(error) = committed {
+        let inherited = self.inherited_commit(parent);
+        if let Err(error) = self.commit_pages(parent, &child.account.counts, inherited) {
             self.unmake_space(pin, *child);
             return Err(error.into());
         }
@@ -168,13 +169,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
         };
         let mut spares = Spares::default();
         let result = self.regions.try_for_each(|original, view| {
+            if view.traits.has(Traits::NOT_FORKED) {
+                return Ok(());
+            }
             let region = self.copy_region(original, &view)?;
             if view.is_unmanaged() {
                 return Ok(vm.map_unmanaged(pin, self.child, &view)?);
             }
-            let copies =
-                view.traits.has(Traits::HAS_PRIVATE) || vm.design.fork_copy == ForkCopy::All;
-            if !copies {
+            let copies = view.traits.has_any(Traits::GROWN) || vm.design.fork_copy == ForkCopy::All;
+            if !copies || view.traits.has(Traits::WIPED_BY_FORK) {
                 return Ok(());
             }
             let copying = Copying {
@@ -214,10 +217,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             vm.hold_for_copy(pin, view.object, original.handle());
         }
         let write = child.seq.write(pin);
-        let view = RegionView {
-            traits: view.traits.without(Traits::LOCKED),
-            ..*view
-        };
+        let mut traits = view.traits.without(Traits::LOCKED);
+        if traits.has(Traits::WIPED_BY_FORK) {
+            traits = traits.without(Traits::GROWN);
+        }
+        let view = RegionView { traits, ..*view };
         let tagged = Tagged {
             view,
             tag: original.tag(),
@@ -451,7 +455,7 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
             }
         }
         let copied = self.copied;
-        let total = copied.anonymous + copied.cached + copied.zero + copied.swapped;
+        let total = copied.anonymous + copied.cached + copied.zero + copied.swapped + copied.guards;
         self.target.count_made(total as u32);
         vm.events(pin).fork_entries.add(total);
         vm.count_resident(pin, *child, Resident::Anonymous, copied.anonymous);
@@ -472,6 +476,11 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
         let (source, target) = (&self.source.table, self.target);
         let entry = source.load(index);
         if !F::is_mapped(entry) {
+            if F::is_guard(entry) {
+                target.fill(index, entry);
+                self.copied.guards += 1;
+                return Ok(());
+            }
             if !vm.fork_swapped(pin, source, target, index) {
                 return Err(NoPage::OutOfMemory);
             }

@@ -21,7 +21,7 @@ use crate::space::locks::lookup::Lookup;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
-use crate::space::steps::fault::{Fault, FaultStep, Resolved};
+use crate::space::steps::fault::{Fault, FaultStep, ReadAround, Resolved};
 use crate::sync::Unpinned;
 use crate::table::{Format, Marks, Users};
 
@@ -90,10 +90,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     FaultStep::Again => self.give_way(unpinned.reborrow(), space, &mut tries),
                     FaultStep::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
                     FaultStep::Fill(lock) => self.fill_page(unpinned.reborrow(), lock)?,
+                    FaultStep::FillAhead(lock) => {
+                        self.page_cache().fill_ahead(unpinned.reborrow(), lock)?
+                    }
                     FaultStep::FillSuperpage(head) => self
                         .page_cache()
                         .read_superpage(unpinned.reborrow(), head)?,
-                    FaultStep::SwapIn(lock) => self.read_swapped(unpinned.reborrow(), lock)?,
+                    FaultStep::SwapIn(lock) => {
+                        self.read_swapped(unpinned.reborrow(), lock, ReadAround::Allowed)?;
+                    }
+                    FaultStep::SwapInAlone(lock) => {
+                        self.read_swapped(unpinned.reborrow(), lock, ReadAround::Refused)?;
+                    }
                     FaultStep::Grow => self.grow_stack(unpinned.reborrow(), space, page)?,
                 }
                 step = attempt(unpinned.reborrow())?;

@@ -8,6 +8,7 @@ use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
+use crate::space::state::region::Traits;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
 use crate::sync::{Turn, bytes};
 use crate::table::{Format, LockedTable, Marks};
@@ -36,7 +37,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 self.note_inserted(fault.pin, frame, Inserted::Cache);
                 Ok(frame)
             }
-            CachedPage::Fill(lock) => Err(FaultStep::Fill(lock)),
+            CachedPage::Fill(lock) => Err(match view.traits.has(Traits::SEQUENTIAL) {
+                true => FaultStep::FillAhead(lock),
+                false => FaultStep::Fill(lock),
+            }),
             CachedPage::Locked(frame) => Err(FaultStep::Wait(frame)),
             CachedPage::Swapped(slot) => {
                 match self.load_shared(fault.pin, (view.object, index), slot, payer)? {

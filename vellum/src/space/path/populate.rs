@@ -1,11 +1,11 @@
 //! Faulting in before anybody asks: the second half of mlock, and `MAP_POPULATE`.
 
-use crate::addr::{Access, Vpn};
+use crate::addr::{Access, PageRange, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::state::error::FaultError;
+use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
-use crate::space::state::region::Region;
+use crate::space::state::region::{Region, RegionView};
 use crate::space::state::spaces::SpaceId;
 use crate::sync::Unpinned;
 use crate::table::Format;
@@ -35,8 +35,43 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
+    /// Faults in every page of a range as an access of its own would
+    /// (`MADV_POPULATE_READ`, `MADV_POPULATE_WRITE`). Stacks do not grow.
+    pub(in crate::space) fn populate_for(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        id: SpaceId,
+        range: PageRange,
+        access: Access,
+    ) -> Result<(), MapError> {
+        let mut page = range.start;
+        while page < range.end {
+            let view = self.view_at(id, page)?.ok_or(MapError::NotMapped)?;
+            if !view.prot.allows(access) {
+                return Err(MapError::Rights);
+            }
+            while page < view.range.end.min(range.end) {
+                self.fault_in(unpinned.reborrow(), id, page.address::<F>(), access)?;
+                page = page.offset(1);
+            }
+        }
+        Ok(())
+    }
+
     /// How the pages from `page` on are faulted in, and the first one that it is not known of.
     fn population_of(&self, id: SpaceId, page: Vpn) -> Result<(Access, Vpn), FaultError> {
+        Ok(match self.view_at(id, page)? {
+            Some(view) if view.is_shared() || !view.prot.can_write() => {
+                (Access::Read, view.range.end)
+            }
+            Some(view) => (Access::Write, view.range.end),
+            // Nothing is there, or a stack grows to it.
+            None => (Access::Write, page.offset(1)),
+        })
+    }
+
+    /// The region that holds a page.
+    fn view_at(&self, id: SpaceId, page: Vpn) -> Result<Option<RegionView>, FaultError> {
         let mut spins = 0;
         loop {
             let looked = {
@@ -48,12 +83,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 })
             };
             match looked {
-                Some(Some(view)) if view.is_shared() || !view.prot.can_write() => {
-                    return Ok((Access::Read, view.range.end));
-                }
-                Some(Some(view)) => return Ok((Access::Write, view.range.end)),
-                // Nothing is there, or a stack grows to it.
-                Some(None) => return Ok((Access::Write, page.offset(1))),
+                Some(found) => return Ok(found),
                 None => {
                     self.memory.platform().relax(spins);
                     spins += 1;

@@ -16,7 +16,8 @@ use crate::space::state::account::Resident;
 use crate::space::state::common::Common;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
-use crate::space::steps::fault::{Fault, FaultStep, Resolved};
+use crate::space::state::region::Traits;
+use crate::space::steps::fault::{Fault, FaultStep, ReadAround, Resolved};
 use crate::swap::{FromSwap, GROUP, InSwap, Swap};
 use crate::sync::{Pin, Unpinned};
 use crate::table::{Format, LockedTable, Marks, Users};
@@ -64,6 +65,7 @@ impl<P: Platform> Common<P> {
         &self,
         mut unpinned: Unpinned<'_>,
         lock: PageLock,
+        around: ReadAround,
     ) -> Result<(), FaultError> {
         let page = lock.page();
         let slot = self.memory.frame(page).index();
@@ -73,7 +75,10 @@ impl<P: Platform> Common<P> {
         let (group, own) = swap.group(slot);
         let mut frames = [Pfn::NONE; GROUP];
         frames[own] = page;
-        let row = self.begin_ahead(swap, group.clone(), &mut frames, own);
+        let row = match around {
+            ReadAround::Allowed => self.begin_ahead(swap, group.clone(), &mut frames, own),
+            ReadAround::Refused => own..own + 1,
+        };
         let (first, frames) = (group.start + row.start as u64, &frames[row]);
         let place = swap.place(first);
         let whole = match place {
@@ -157,7 +162,7 @@ impl<P: Platform> Common<P> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// A fault on the entry of a page that is in swap.
+    /// A fault on the entry of a page that is in swap, or on a guard.
     #[cold]
     #[inline(never)]
     pub(in crate::space) fn swap_in(
@@ -165,6 +170,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fault: &Fault<'_, P, F, R>,
         entry: u64,
     ) -> Result<FaultStep, FaultError> {
+        if F::is_guard(entry) {
+            return Err(FaultError::Protection);
+        }
         let Some(swap) = self.swap() else {
             debug_assert!(false, "an entry names a slot, and there are none");
             return Err(FaultError::Io);
@@ -199,7 +207,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     let wanted = (swapped.slot, true);
                     self.begin_swap_in(fault.pin, swap, wanted, fault.space.group())?
                 };
-                Ok(begun.map_or(FaultStep::Again, FaultStep::SwapIn))
+                let step = match fault.view().traits.has(Traits::RANDOM) {
+                    true => FaultStep::SwapInAlone,
+                    false => FaultStep::SwapIn,
+                };
+                Ok(begun.map_or(FaultStep::Again, step))
             }
         }
     }

@@ -208,13 +208,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(super) fn continues(head: &Tagged, tail: &Tagged) -> bool {
         let is_tagged_alike = head.tag == tail.tag;
         let (head, tail) = (&head.view, &tail.view);
-        let kind = |view: &RegionView| {
-            (
-                view.prot,
-                view.object,
-                view.traits.without(Traits::HAS_PRIVATE),
-            )
-        };
+        let kind = |view: &RegionView| (view.prot, view.object, view.traits.without(Traits::GROWN));
         head.range.end == tail.range.start
             && is_tagged_alike
             && kind(head) == kind(tail)
@@ -277,8 +271,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return tail;
         }
         // Asked anew: a fault may have made a private page until the gate closed.
-        if second.view().traits.has(Traits::HAS_PRIVATE) {
+        let grown = second.view().traits;
+        if grown.has(Traits::HAS_PRIVATE) {
             first.note_private();
+        }
+        if grown.has(Traits::GUARDED) {
+            first.note_guards();
         }
         let [kept, gone] = closed;
         let write = self.seq_at(space, shown.view.range.start).write(pin);

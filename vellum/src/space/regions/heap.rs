@@ -24,6 +24,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let guard = self.lock_named(unpinned, id)?;
         let space = guard.locked();
+        if start < space.layout.lowest() {
+            return Err(MapError::BadRange);
+        }
         space.heap_start.store(start.0, Ordering::Relaxed);
         space.heap_end.store(start.0, Ordering::Relaxed);
         Ok(())
@@ -60,7 +63,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return Err(MapError::BadRange);
             }
             if end > old {
-                if self.end_below_stack(*space, end) < end {
+                let growth = PageRange { start: old, end };
+                let is_kept = space.layout.kept_in(growth).is_some();
+                if is_kept || self.end_below_stack(*space, end) < end {
                     return Err(MapError::Occupied);
                 }
                 let request = MapRequest {
@@ -150,10 +155,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             end: view.range.end,
         };
         let growth = view.range.start.0 - page.0;
+        let more = PageRange::new(page, growth);
         let limits = space.limits.get();
         let allowed = view.traits.has(Traits::GROWS_DOWN)
             && view.object == 0
             && view.offset >= growth
+            && page >= space.layout.lowest()
+            && space.layout.kept_in(more).is_none()
             && range.pages() <= limits.stack_pages
             && self.keeps_gap(space, page, limits.stack_gap_pages)
             && self

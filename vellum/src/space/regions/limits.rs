@@ -13,6 +13,7 @@ use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::account::{Left, Limits};
 use crate::space::state::error::MapError;
+use crate::space::state::layout::Layout;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, RegionView, Tagged, Traits, is_data};
@@ -20,8 +21,9 @@ use crate::space::state::spaces::SpaceId;
 use crate::sync::Unpinned;
 use crate::table::Format;
 
-/// The regions that a call can add: a move cuts at four places, and a mapping at two.
-const MOST_REGIONS: u64 = 4;
+/// The regions that a call can add: a move cuts at four places and may leave a region, and a
+/// mapping cuts at two.
+const MOST_REGIONS: u64 = 5;
 
 /// What who cuts regions shows: the limits allow what comes of it.
 pub(in crate::space) struct MayCut(());
@@ -35,12 +37,13 @@ pub(in crate::space) enum Change<'a> {
     Mapping(&'a Tagged),
     /// What is mapped there goes.
     Unmapping(PageRange),
-    /// The pages of `from`, whose region has these rights and traits, move to `to`, and get more.
+    /// The pages of `from` move to `to`, with more pages and regions of these rights and traits.
     Move {
         from: PageRange,
         to: PageRange,
         word: (Prot, Traits),
         more: u64,
+        regions: u64,
     },
     /// What is mapped there gets another word.
     Word(PageRange, &'a NewWord),
@@ -75,7 +78,9 @@ impl Change<'_> {
             Change::Growth(..) => (none, none, 0),
             Change::Mapping(Tagged { view, .. }) => (view.range, view.range, 1),
             Change::Unmapping(range) => (range, range, 0),
-            Change::Move { from, to, .. } => (to, from, 0),
+            Change::Move {
+                from, to, regions, ..
+            } => (to, from, regions),
             Change::Word(range, _) => (none, range, 0),
         }
     }
@@ -132,6 +137,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let less = self.having(space, gone, &|view| view.traits.has(Traits::COMMITTED));
         let counts = self.counts_at(space, page);
         Ok(self.commit_pages(space, counts, more.wrapping_sub(less))?)
+    }
+
+    /// Pages for which a child of a space is charged: as the space, but where it inherits nothing.
+    pub(in crate::space) fn inherited_commit(&self, space: LockedSpace<'_, R>) -> u64 {
+        if self.memory.commit().is_none() {
+            return 0;
+        }
+        let is_lost = Traits::COMMITTED.union(Traits::NOT_FORKED);
+        let lost = self.having(space, Self::all_pages(), &|view| view.traits.has(is_lost));
+        space.account.counts.committed.get() - lost
     }
 
     /// Pages of a range whose regions are such.
@@ -268,6 +283,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`Space::set_limits`](crate::space::Space::set_limits).
     pub(crate) fn set_limits(&self, id: SpaceId, limits: Limits) -> Result<(), MapError> {
         self.limit_space(Unpinned::at_door(), id, limits)
+    }
+
+    /// [`Space::set_layout`](crate::space::Space::set_layout).
+    pub(crate) fn set_layout(&self, id: SpaceId, layout: &Layout) -> Result<(), MapError> {
+        let is_page = |page: Vpn| page <= F::USER_END;
+        let kept = layout.kept_free.iter();
+        let are_ranges = kept
+            .clone()
+            .all(|kept| kept.start <= kept.end && is_page(kept.end));
+        if !are_ranges || !is_page(layout.lowest) || !is_page(layout.base) {
+            return Err(MapError::BadRange);
+        }
+        self.with_locked(Unpinned::at_door(), id, |_, space| {
+            space.layout.set(layout);
+            Ok(())
+        })
     }
 
     pub(in crate::space) fn limit_space(

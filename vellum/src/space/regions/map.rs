@@ -5,7 +5,7 @@ use super::map_request::{MapRequest, Placement, Source};
 use super::unmap::{DeadObjects, Unmapping};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::Commit;
-use crate::object::{INDEX_END, ObjectKind};
+use crate::object::{INDEX_END, Object, ObjectKind, Seals};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::locks::lock::{Beside, Goal};
@@ -20,6 +20,37 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite, Unpinned};
 use crate::table::Format;
 use crate::tree::{Found, Spot};
+
+/// The seals of an object that is about to be mapped. None about stores by those who have it mapped
+/// is added while this is there.
+struct HeldSeals<'a> {
+    seals: Seals,
+    counted: Option<&'a Object>,
+}
+
+impl<'a> HeldSeals<'a> {
+    /// Of what cannot be sealed.
+    const NONE: HeldSeals<'a> = HeldSeals {
+        seals: Seals::SEAL,
+        counted: None,
+    };
+
+    fn of(object: &'a Object) -> HeldSeals<'a> {
+        let (seals, is_counted) = object.begin_mapping();
+        HeldSeals {
+            seals,
+            counted: is_counted.then_some(object),
+        }
+    }
+}
+
+impl Drop for HeldSeals<'_> {
+    fn drop(&mut self) {
+        if let Some(object) = self.counted {
+            object.end_mapping();
+        }
+    }
+}
 
 /// Where a request goes.
 struct MapPlace<'a, R: ReverseMap> {
@@ -44,7 +75,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         request: &MapRequest,
     ) -> Result<Vpn, MapError> {
         let request = &self.checked_request(request)?;
-        let object = self.source_object(id, request)?;
+        let (object, seals) = self.source_object(id, request)?;
+        let request = &match seals.seals.refuse_writes() {
+            true => MapRequest {
+                traits: (request.traits).at_most(request.traits.most().read_only()),
+                ..*request
+            },
+            false => *request,
+        };
         let mut dead = DeadObjects::default();
         let mut counted = false;
         let mut beside = |unpinned: Unpinned<'_>, goal| {
@@ -68,10 +106,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             mapped.map(Option::flatten)
         };
         let result = match request.placement {
-            Placement::Anywhere => match beside(unpinned.reborrow(), Goal::Anywhere(None)) {
-                Ok(None) => self.try_other_tracts(unpinned.reborrow(), id, beside),
-                done => done,
-            },
+            Placement::Anywhere | Placement::Aligned(_) => {
+                match beside(unpinned.reborrow(), Goal::Anywhere(None)) {
+                    Ok(None) => self.try_other_tracts(unpinned.reborrow(), id, beside),
+                    done => done,
+                }
+            }
             Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start) => {
                 // What is no range is refused where it is looked at.
                 let range = Self::checked_range(start, request.pages);
@@ -134,8 +174,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// The object to map, with a user for the region, and the first page in it.
-    fn source_object(&self, id: SpaceId, request: &MapRequest) -> Result<(u32, u64), MapError> {
+    /// The object to map, with a user for the region, and the first page in it; with the seals
+    /// that hold until the mapping is there.
+    fn source_object(
+        &self,
+        id: SpaceId,
+        request: &MapRequest,
+    ) -> Result<((u32, u64), HeldSeals<'_>), MapError> {
         match request.source {
             Source::Anonymous if request.traits.has(Traits::SHARED) => {
                 let pin = self.pin();
@@ -144,14 +189,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if self.memory.commit().is_some() && !request.traits.has(Traits::NO_RESERVE) {
                     self.commit_new(&pin, id, made.handle)?;
                 }
-                Ok((made.handle, 0))
+                Ok(((made.handle, 0), HeldSeals::NONE))
             }
-            Source::Anonymous => Ok((0, 0)),
+            Source::Anonymous => Ok(((0, 0), HeldSeals::NONE)),
             Source::Frames { first, at_once } => {
                 self.check_unmanaged(first, request.pages)?;
                 let kind = ObjectKind::Unmanaged { first, at_once };
                 let id = (self.objects).create(&self.memory, &self.pin(), kind, 0, 0)?;
-                Ok((id.handle, 0))
+                Ok(((id.handle, 0), HeldSeals::NONE))
             }
             Source::Object { id, page } => {
                 // No object can have more pages; what is mapped counts on it.
@@ -159,12 +204,19 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     .filter(|&end| end <= INDEX_END)
                     .ok_or(MapError::BadRange)?;
                 let pin = self.pin();
-                self.objects.find(id).ok_or(MapError::NoObject)?;
+                let object = self.objects.find(id).ok_or(MapError::NoObject)?;
+                let seals = match request.traits.has(Traits::SHARED) {
+                    true => HeldSeals::of(object),
+                    false => HeldSeals::NONE,
+                };
+                if seals.seals.refuse_writes() && request.prot.can_write() {
+                    return Err(MapError::Sealed);
+                }
                 let regions = self.objects.regions(&self.regions, id.handle);
                 if !regions.hold(&pin, None) {
                     return Err(MapError::NoObject);
                 }
-                Ok((id.handle, page))
+                Ok(((id.handle, page), seals))
             }
         }
     }
@@ -406,21 +458,27 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         request: &MapRequest,
         within: PageRange,
     ) -> Result<MapPlace<'a, R>, MapError> {
-        let (Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start)) =
-            request.placement
-        else {
-            return self.place_anywhere(space, request, within);
+        let start = match request.placement {
+            Placement::Anywhere | Placement::Aligned(_) => {
+                return self.place_anywhere(space, request, within);
+            }
+            Placement::Fixed(start) | Placement::FixedFree(start) | Placement::Hint(start) => start,
         };
         let range = Self::checked_range(start, request.pages)?;
+        let is_low = start < space.layout.lowest();
         let spot = self.tree_at(space, range.start).spot(range.start.0);
         let is_free = spot.is_free_to(range.end.0);
         match request.placement {
-            Placement::FixedFree(_) if !is_free => Err(MapError::Occupied),
             Placement::Hint(_)
-                if !is_free || self.end_below_stack(space, range.end) != range.end =>
+                if !is_free
+                    || is_low
+                    || self.end_below_stack(space, range.end) != range.end
+                    || space.layout.kept_in(range).is_some() =>
             {
                 self.place_anywhere(space, request, within)
             }
+            _ if is_low => Err(MapError::BadRange),
+            Placement::FixedFree(_) if !is_free => Err(MapError::Occupied),
             _ => Ok(MapPlace {
                 range,
                 spot,
@@ -445,8 +503,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Source::Frames { first, .. } => self.find_gap_like(space, pages, first, within),
             _ => None,
         };
+        let order = match request.placement {
+            Placement::Aligned(order) => order,
+            _ => 0,
+        };
         let start = aligned
-            .or_else(|| self.find_gap(space, pages, within))
+            .or_else(|| self.place_in_gap(space, (pages, order), within))
             .ok_or(MapError::NoGap)?;
         let spot = self.tree_at(space, start).spot(start.0);
         Ok(MapPlace {
@@ -468,7 +530,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Option<Vpn> {
         let large = F::pages_at(LEVEL);
         let more = pages.checked_add(large - 1).filter(|_| pages >= large)?;
-        let gap = self.find_gap(space, more, within)?;
+        let gap = self.place_in_gap(space, (more, 0), within)?;
         let ahead = u64::from(first.0).wrapping_sub(gap.0) & (large - 1);
         Some(gap.offset(ahead))
     }

@@ -32,12 +32,17 @@ pub enum Placement {
     /// is divided because many CPUs change it ([`Space::divide`](crate::space::Space::divide)), in
     /// the highest gap of a part of it.
     Anywhere,
+    /// The same, at a page that is a multiple of two to this power: of 9, with pages of 4 KiB, where
+    /// superpages of 2 MiB can begin.
+    Aligned(u32),
     /// There if it is free and not too close to a stack, else as with [`Placement::Anywhere`]: so
     /// are what the format cannot map, and the lowest pages, which are kept free so that null
-    /// pointers fault.
+    /// pointers fault, and ranges that are kept free ([`Layout`]).
+    ///
+    /// [`Layout`]: crate::space::Layout
     Hint(Vpn),
-    /// There, in place of whatever is mapped; at the lowest pages too, so an embedder that wants
-    /// null pointers to fault refuses them to its programs, as Linux does below `mmap_min_addr`.
+    /// There, in place of whatever is mapped; at the lowest pages only if
+    /// [`Layout::lowest`](crate::space::Layout::lowest) says so.
     Fixed(Vpn),
     /// There, if nothing is mapped.
     FixedFree(Vpn),

@@ -7,16 +7,18 @@ use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::design::Superpages;
 #[cfg(any(test, feature = "probe"))]
 use crate::frame::Kind;
+use crate::frame::PageFlags;
 use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{Region, Tagged, Traits};
-use crate::space::state::spaces::SpaceId;
-use crate::sync::Unpinned;
-use crate::table::Format;
+use crate::space::state::region::{Region, RegionView, Tagged, Traits};
+use crate::space::state::spaces::{Live, SpaceId};
+use crate::swap::InSwap;
+use crate::sync::{Pin, Unpinned};
+use crate::table::{Entry, Format};
 
 /// One region in a `maps` view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +74,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         MapEntry {
             range: view.range,
             prot: view.prot,
-            traits: view.traits.without(Traits::HAS_PRIVATE),
+            traits: view.traits.without(Traits::GROWN),
             object,
             tag: *tag,
         }
@@ -109,6 +111,73 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
+    /// [`Space::residency`](crate::space::Space::residency).
+    pub(crate) fn residency(
+        &self,
+        id: SpaceId,
+        start: Vpn,
+        resident: &mut [bool],
+    ) -> Result<(), MapError> {
+        let range = Self::checked_range(start, resident.len() as u64)?;
+        self.with_locked(Unpinned::at_door(), id, |pin, space| {
+            if !self.is_covered(*space, range) {
+                return Err(MapError::NotMapped);
+            }
+            resident.fill(false);
+            self.for_regions(*space, range, |_, view| {
+                let view = view.part(range);
+                let first = (view.range.start.0 - start.0) as usize;
+                let part = &mut resident[first..first + view.range.pages() as usize];
+                if view.object != 0 {
+                    self.find_cached(pin, &view, part);
+                }
+                self.find_mapped(pin, **space, &view, part);
+                Ok(())
+            })
+        })
+    }
+
+    /// Which pages of its object a part of a region could show that are in memory.
+    fn find_cached(&self, pin: &Pin<'_>, view: &RegionView, part: &mut [bool]) {
+        let radix = self.objects.radix(pin, self.objects.get(view.object));
+        let (first, pages) = (view.offset, view.range.pages());
+        radix.each_in(first..first + pages, |index, frame| {
+            let page = self.memory.frame(frame).page();
+            part[(index - first) as usize] = page.has(PageFlags::UPTODATE);
+        });
+    }
+
+    /// What the entries of a part of a region say: what an entry does not name may be cached.
+    fn find_mapped(&self, pin: &Pin<'_>, space: Live<'_, R>, view: &RegionView, part: &mut [bool]) {
+        let range = view.range;
+        for span in self.tables(pin, space).spans(range) {
+            let level = span.table.level();
+            for index in span.first..span.first + span.count {
+                let is_here = match F::decode(span.table.load(index), level) {
+                    Entry::Empty | Entry::Table(_) => continue,
+                    Entry::Leaf(_) => true,
+                    Entry::Guard => false,
+                    Entry::Swap(swapped) => self.is_in_swap_cache(pin, swapped.slot),
+                };
+                let shown = PageRange::new(span.table.page(index), F::pages_at(level));
+                let shown = shown.intersection(range);
+                let first = (shown.start.0 - range.start.0) as usize;
+                part[first..first + shown.pages() as usize].fill(is_here);
+            }
+        }
+    }
+
+    fn is_in_swap_cache(&self, pin: &Pin<'_>, slot: u64) -> bool {
+        let found = self.swap().map(|swap| swap.find(&self.memory, pin, slot));
+        match found {
+            Some(InSwap::Cached { page, is_busy }) => {
+                self.memory.put(pin, page);
+                !is_busy
+            }
+            _ => false,
+        }
+    }
+
     /// [`is_mapped_for`](crate::probe::is_mapped_for).
     #[cfg(any(test, feature = "probe"))]
     pub(crate) fn is_mapped_for(&self, id: SpaceId, page: Vpn, access: Access) -> bool {
@@ -126,7 +195,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// [`came_in_superpage`](crate::probe::came_in_superpage).
     #[cfg(any(test, feature = "probe"))]
     pub(crate) fn came_in_superpage(&self, id: SpaceId, page: Vpn) -> bool {
-        let is_eager = self.superpages() == Superpages::Eager;
+        let is_eager = matches!(self.superpages(), Superpages::Eager | Superpages::Advise);
         if !is_eager && !self.has_huge() || page >= F::USER_END {
             return false;
         }

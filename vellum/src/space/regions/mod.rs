@@ -1,6 +1,7 @@
 //! The calls that change regions: map, unmap, protect, remap, mlock, heap and stack.
 
 pub(super) mod change;
+pub(super) mod guards;
 pub(super) mod heap;
 pub(super) mod limits;
 pub(super) mod map;

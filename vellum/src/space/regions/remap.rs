@@ -2,6 +2,7 @@
 
 use super::change::Cuts;
 use super::limits::{Change, MayCut};
+use super::map_request::{MapRequest, Placement};
 use super::unmap::DeadObjects;
 use crate::addr::{PageRange, Prot, Vpn};
 use crate::frame::{NoPage, OutOfMemory};
@@ -12,8 +13,9 @@ use crate::space::state::closed::{Closed, ClosedRegion};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{Region, Traits};
+use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
+use crate::space::state::tree::Spare;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, Unpinned};
 use crate::table::{Entry, Format, Gather, LockedTable, Span, Tables, Users};
@@ -28,6 +30,29 @@ pub enum RemapPlacement {
     MayMove,
     /// It moves there, in place of what is mapped (`MREMAP_FIXED`).
     Fixed(Vpn),
+    /// All regions of the range move there, in place of what is mapped, and gaps between them stay
+    /// gaps (`MREMAP_FIXED` since Linux 6.17). Their size stays.
+    AllTo(Vpn),
+    /// Its pages move to a gap, and what they leave stays mapped, as if nobody had used it
+    /// (`MREMAP_DONTUNMAP`).
+    Leave,
+    /// The same, to there, in place of what is mapped.
+    LeaveFor(Vpn),
+}
+
+impl RemapPlacement {
+    /// Where it goes whatever is mapped there.
+    fn target(self) -> Option<Vpn> {
+        match self {
+            RemapPlacement::Fixed(target) | RemapPlacement::LeaveFor(target) => Some(target),
+            _ => None,
+        }
+    }
+
+    /// Whether the place that it leaves stays mapped.
+    fn leaves(self) -> bool {
+        matches!(self, RemapPlacement::Leave | RemapPlacement::LeaveFor(_))
+    }
 }
 
 /// Where the memory is afterwards.
@@ -48,6 +73,7 @@ struct Remap<'a, P: Platform, F: Format, R: ReverseMap> {
     tree: RangeTree<'a, Region<R>>,
     range: PageRange,
     new_pages: u64,
+    placement: RemapPlacement,
 }
 
 /// A move of a range within its space.
@@ -62,6 +88,8 @@ struct Move<'a, P: Platform, F: Format, R: ReverseMap> {
     to: PageRange,
     /// The first pages of `range`, which move.
     kept: PageRange,
+    /// Whether a region like it takes its place.
+    leaves: bool,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -75,9 +103,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         placement: RemapPlacement,
     ) -> Result<Remapped, MapError> {
         let unpinned = Unpinned::at_door();
-        let range = Self::checked_range(start, pages)?;
+        // Of several regions, those that have moved when memory runs out stay where they are.
+        let mut moved = 0;
+        let range = match pages {
+            0 => PageRange::new(Self::checked_range(start, 1)?.start, 0),
+            _ => Self::checked_range(start, pages)?,
+        };
         self.with_room(unpinned, |unpinned| {
-            self.remap_once(unpinned, id, range, new_pages, placement)
+            self.remap_once(unpinned, id, (range, new_pages), placement, &mut moved)
         })
     }
 
@@ -85,9 +118,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &self,
         mut unpinned: Unpinned<'_>,
         id: SpaceId,
-        range: PageRange,
-        new_pages: u64,
+        (range, new_pages): (PageRange, u64),
         placement: RemapPlacement,
+        moved: &mut u64,
     ) -> Result<Remapped, MapError> {
         let mut dead = DeadObjects::default();
         let result = self.with_undivided(unpinned.reborrow(), id, |pin, space| {
@@ -102,8 +135,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 tree: self.own_tree(space),
                 range,
                 new_pages,
+                placement,
             };
-            remap.run(placement, &mut dead)
+            match range.is_empty() {
+                true => remap.duplicate(&mut dead),
+                false => remap.run(moved, &mut dead),
+            }
         });
         self.after_removal(unpinned, dead);
         result
@@ -111,15 +148,23 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
-    fn run(&self, placement: RemapPlacement, dead: &mut DeadObjects) -> Result<Remapped, MapError> {
+    fn run(&self, moved: &mut u64, dead: &mut DeadObjects) -> Result<Remapped, MapError> {
         let Remap {
             vm,
             pin,
             space,
             range,
             new_pages,
+            placement,
             ..
         } = *self;
+        let keeps_size = placement.leaves() || matches!(placement, RemapPlacement::AllTo(_));
+        if keeps_size && new_pages != range.pages() {
+            return Err(MapError::BadRange);
+        }
+        if let RemapPlacement::AllTo(target) = placement {
+            return self.move_all(target, moved, dead);
+        }
         let handle = vm.region_from(space, range.start);
         if handle.is_none() {
             return Err(MapError::NotMapped);
@@ -131,12 +176,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         if view.object != 0 && view.index_of(range.start) + new_pages > INDEX_END {
             return Err(MapError::BadRange);
         }
-        if view.is_unmanaged() && new_pages > range.pages() {
+        if view.is_unmanaged() && (new_pages > range.pages() || placement.leaves()) {
             // The frames behind are none that anybody has named.
             return Err(MapError::WrongKind);
         }
-        if let RemapPlacement::Fixed(target) = placement {
-            return self.move_to(target, (view.prot, view.traits), dead);
+        let word = (view.prot, view.traits);
+        if let Some(target) = placement.target() {
+            return self.move_to(target, word, dead);
+        }
+        if placement == RemapPlacement::Leave {
+            return self.move_to(self.gap()?, word, dead);
         }
         let resized = PageRange::new(range.start, new_pages);
         if new_pages <= range.pages() {
@@ -153,7 +202,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             });
         }
         let more = new_pages - range.pages();
-        let word = (view.prot, view.traits);
         vm.check_limits(space, range.end, &Change::Growth(word, more))?;
         let growth = PageRange {
             start: range.end,
@@ -177,10 +225,106 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         if placement != RemapPlacement::MayMove {
             return Err(MapError::Occupied);
         }
-        let target = vm
-            .find_gap(space, new_pages, Vm::<P, F, R>::bounds())
-            .ok_or(MapError::NoGap)?;
-        self.move_to(target, word, dead)
+        self.move_to(self.gap()?, word, dead)
+    }
+
+    /// A gap for it.
+    fn gap(&self) -> Result<Vpn, MapError> {
+        self.vm
+            .place_in_gap(self.space, (self.new_pages, 0), Vm::<P, F, R>::bounds())
+            .ok_or(MapError::NoGap)
+    }
+
+    /// Maps once more what a shared mapping shows from the range's start on (an old size of 0).
+    fn duplicate(&self, dead: &mut DeadObjects) -> Result<Remapped, MapError> {
+        let Remap { vm, pin, space, .. } = *self;
+        let handle = vm.region_from(space, self.range.start);
+        if handle.is_none() || !vm.region(handle).range().contains(self.range.start) {
+            return Err(MapError::NotMapped);
+        }
+        let Tagged { view, tag } = vm.region(handle).tagged();
+        if !view.is_shared() || view.object == 0 || view.is_unmanaged() {
+            return Err(MapError::WrongKind);
+        }
+        let (index, pages) = (view.index_of(self.range.start), self.new_pages);
+        if index + pages > INDEX_END {
+            return Err(MapError::BadRange);
+        }
+        let target = match self.placement.target() {
+            Some(target) => target,
+            None if self.placement == RemapPlacement::MayMove => self.gap()?,
+            None => return Err(MapError::Occupied),
+        };
+        let to = Vm::<P, F, R>::checked_range(target, pages)?;
+        if self.placement.leaves() || to.contains(self.range.start) {
+            return Err(MapError::BadRange);
+        }
+        let request = MapRequest {
+            prot: view.prot,
+            traits: view.traits.without(Traits::GROWN),
+            tag,
+            ..MapRequest::anonymous(pages, view.prot)
+        };
+        let request = request.at(Placement::Fixed(target));
+        vm.hold_for_copy(pin, view.object, handle);
+        let mapped = vm.map_locked(pin, space, &request, (view.object, index), dead);
+        if mapped.is_err() {
+            let is_last = vm.objects.release(view.object);
+            debug_assert!(!is_last, "object lost its last user while it is mapped");
+        }
+        mapped.map(|_| Remapped {
+            range: to,
+            moved: true,
+        })
+    }
+
+    /// Moves all regions of the range, cut off at its ends, with the gaps between them (Linux
+    /// 6.17). The first pages of it, `moved`, have done so before.
+    fn move_all(
+        &self,
+        target: Vpn,
+        moved: &mut u64,
+        dead: &mut DeadObjects,
+    ) -> Result<Remapped, MapError> {
+        let Remap {
+            vm, space, range, ..
+        } = *self;
+        let to = Vm::<P, F, R>::checked_range(target, range.pages())?;
+        if to.overlaps(range) {
+            return Err(MapError::BadRange);
+        }
+        let mut left = PageRange {
+            start: range.start.offset(*moved),
+            end: range.end,
+        };
+        while let Some(found) = vm.found_from(space, left.start)
+            && found.start < range.end.0
+        {
+            let view = found.item.view();
+            if *moved == 0 && view.range.start > range.start {
+                break;
+            }
+            let part = view.range.intersection(left);
+            let one = Remap {
+                range: part,
+                new_pages: part.pages(),
+                ..*self
+            };
+            let offset = part.start.0 - range.start.0;
+            one.move_to(target.offset(offset), (view.prot, view.traits), dead)?;
+            left.start = part.end;
+            *moved = part.end.0 - range.start.0;
+            if left.is_empty() {
+                break;
+            }
+        }
+        match *moved {
+            0 => Err(MapError::NotMapped),
+            _ => Ok(Remapped {
+                range: to,
+                moved: true,
+            }),
+        }
     }
 
     /// Moves the range, whose region has these rights and traits, to `target`, in place of what is
@@ -200,15 +344,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             ..
         } = *self;
         let to = Vm::<P, F, R>::checked_range(target, new_pages)?;
-        if to.overlaps(range) {
+        if to.overlaps(range) || target < space.layout.lowest() {
             return Err(MapError::BadRange);
         }
         let growth = new_pages.saturating_sub(range.pages());
-        let change = Change::Move {
-            from: range,
-            to,
-            word,
-            more: growth,
+        let leaves = self.placement.leaves();
+        let change = match leaves {
+            true => Change::Move {
+                from: range,
+                to,
+                word: (word.0, Self::left_by(word.1)),
+                more: range.pages(),
+                regions: 1,
+            },
+            false => Change::Move {
+                from: range,
+                to,
+                word,
+                more: growth,
+                regions: 0,
+            },
         };
         let may_cut = vm.check_limits(space, target, &change)?;
         let kept = PageRange::new(range.start, range.pages().min(new_pages));
@@ -220,12 +375,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
             range,
             to,
             kept,
+            leaves,
         };
         moving.run(&may_cut, dead)?;
         Ok(Remapped {
             range: to,
             moved: true,
         })
+    }
+
+    /// The traits of a region that stays where one with these has moved away.
+    fn left_by(traits: Traits) -> Traits {
+        traits.without(Traits::GROWN.union(Traits::LOCKED))
     }
 }
 
@@ -235,9 +396,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         // Everything that can fail comes first (invariant 12). With the target
         // and the tail cut off, unmapping them cannot.
         let mut cuts = [Cuts::default(); 3];
+        let spare = match self.leaves {
+            true => Some(vm.make_region(pin, space, self.range.start)?),
+            false => None,
+        };
         let (closed, room) = match self.prepare(may_cut, &mut cuts) {
             Ok(prepared) => prepared,
             Err(error) => {
+                if let Some(spare) = spare {
+                    vm.regions.free(pin, spare.handle);
+                }
                 for cuts in cuts {
                     vm.undo_cuts(pin, space, cuts);
                 }
@@ -248,7 +416,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         space.moving.store(1, Ordering::Relaxed);
         let delayed = vm.delay_flush(pin);
         let mut gather = vm.gather(pin, *space);
-        self.relocate(closed.closed(), room, &mut gather);
+        self.relocate(closed.closed(), room, spare, &mut gather);
         Vm::<P, F, R>::note_unflushed(*space, self.kept, &mut gather);
         drop(gather);
         drop(delayed);
@@ -261,8 +429,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         if !tail.is_empty() {
             vm.unmap_locked(pin, space, tail, dead)?;
         }
-        vm.merge_at(pin, space, to.start);
-        vm.merge_at(pin, space, to.end);
+        for end in [to, self.kept]
+            .into_iter()
+            .take(1 + usize::from(self.leaves))
+        {
+            vm.merge_at(pin, space, end.start);
+            vm.merge_at(pin, space, end.end);
+        }
         Ok(())
     }
 
@@ -372,22 +545,29 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         self.vm.count_tables(self.pin, *self.space, 0, freed);
     }
 
-    /// Moves the region and its entries.
-    fn relocate(&self, region: Closed<'_, R>, room: Room<'_>, gather: &mut Gather<'_, P>) {
+    /// Moves the region and its entries. With a `spare`, a region like it takes its place before
+    /// a fault finds nothing there.
+    fn relocate(
+        &self,
+        region: Closed<'_, R>,
+        room: Room<'_>,
+        spare: Option<Spare<'_, R>>,
+        gather: &mut Gather<'_, P>,
+    ) {
         let (vm, pin, space, to) = (self.vm, self.pin, self.space, self.to);
-        let (handle, view) = (region.handle(), region.view());
+        let (handle, Tagged { view, tag }) = (region.handle(), region.tagged());
         debug_assert_eq!(view.range, self.kept);
         if to.pages() > self.kept.pages() {
             let grown = PageRange::new(self.kept.start, to.pages());
             vm.tell_resized(pin, handle, grown, view.offset);
         }
+        let mut write = None;
         let apply = || {
             self.entries(&region, gather);
-            let write = space.seq.write(pin);
+            write = Some(space.seq.write(pin));
             self.tree.remove(pin, self.kept.start.0);
             region.set_range(to, view.offset);
             self.tree.insert(pin, room, handle, to.start.0, to.end.0);
-            drop(write);
         };
         if view.object == 0 {
             apply();
@@ -398,6 +578,22 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
                 .regions(&vm.regions, view.object)
                 .change(pin, handle, apply);
         }
+        if let (Some(spare), Some(write)) = (spare, &write) {
+            let left = RegionView {
+                traits: Remap::<P, F, R>::left_by(view.traits),
+                offset: match view.object {
+                    0 => view.range.start.0,
+                    _ => view.offset,
+                },
+                ..view
+            };
+            if view.object != 0 {
+                vm.hold_for_copy(pin, view.object, handle);
+            }
+            let tagged = Tagged { view: left, tag };
+            vm.link_region(pin, space, write, (spare, &tagged), None);
+        }
+        drop(write);
         let growth = to.pages().wrapping_sub(self.kept.pages());
         let counts = &space.account.counts;
         counts.count_pages((view.prot, view.traits), growth);

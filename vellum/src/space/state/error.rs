@@ -112,6 +112,13 @@ pub enum FileError {
     CommitLimit,
     /// The backing store failed (`EIO`).
     Io,
+    /// A seal forbids it ([`File::seal`](crate::space::File::seal)) (`EPERM`).
+    Sealed,
+    /// What is to be sealed against stores is mapped so that it may be stored to, or a page of it is
+    /// pinned (`EBUSY`).
+    Busy,
+    /// It exists for shared memory and files in memory only, or is none that exists (`EINVAL`).
+    WrongKind,
     /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
     Pinned,
 }
@@ -130,6 +137,9 @@ impl fmt::Display for FileError {
             }
             FileError::CommitLimit => "more memory would be promised than may be",
             FileError::Io => "the backing store failed",
+            FileError::Sealed => "a seal forbids it",
+            FileError::Busy => "it is mapped for stores, or pinned",
+            FileError::WrongKind => "such an object cannot have what was asked for",
             FileError::Pinned => "the caller's CPU is pinned",
         })
     }
@@ -204,7 +214,8 @@ pub enum MapError {
     Limit,
     /// Part of the range is locked ([`Space::lock`](crate::space::Space::lock)).
     Locked,
-    /// Part of the range is sealed ([`Space::seal`](crate::space::Space::seal)).
+    /// Part of the range is sealed ([`Space::seal`](crate::space::Space::seal)), or the object
+    /// against stores ([`File::seal`](crate::space::File::seal)) (`EPERM`).
     Sealed,
     /// The rights are more than the mapping may ever get
     /// ([`MapRequest::at_most`](crate::space::MapRequest::at_most)), or would make code of memory
@@ -233,6 +244,8 @@ pub enum MapError {
     /// More memory would be promised than may be
     /// ([`Group::set_commit_policy`](crate::space::Group::set_commit_policy)) (`ENOMEM`).
     CommitLimit,
+    /// A page could not be faulted in, read or dropped (`EFAULT`).
+    Fault(FaultError),
 }
 
 impl MapError {
@@ -267,6 +280,7 @@ impl fmt::Display for MapError {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
             }
             MapError::CommitLimit => "more memory would be promised than may be",
+            MapError::Fault(error) => return fmt::Display::fmt(error, f),
         })
     }
 }
@@ -282,6 +296,38 @@ impl From<NotCommitted> for MapError {
 impl From<NotCommitted> for FileError {
     fn from(_: NotCommitted) -> Self {
         FileError::CommitLimit
+    }
+}
+
+impl From<FaultError> for MapError {
+    fn from(error: FaultError) -> Self {
+        match error {
+            FaultError::NoSpace => MapError::NoSpace,
+            FaultError::NoRegion => MapError::NotMapped,
+            FaultError::OutOfMemory => MapError::OutOfMemory,
+            FaultError::GroupLimit(group) => MapError::GroupLimit(group),
+            error => MapError::Fault(error),
+        }
+    }
+}
+
+impl From<FileError> for MapError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NoObject => MapError::NoObject,
+            FileError::OutOfMemory => MapError::OutOfMemory,
+            FileError::GroupLimit(group) => MapError::GroupLimit(group),
+            FileError::CommitLimit => MapError::CommitLimit,
+            FileError::Full => MapError::Fault(FaultError::Full),
+            FileError::Pinned => MapError::Pinned,
+            FileError::Sealed => MapError::Sealed,
+            FileError::WrongKind => MapError::WrongKind,
+            FileError::Io
+            | FileError::Busy
+            | FileError::NoMount
+            | FileError::TooLarge
+            | FileError::NoData => MapError::Fault(FaultError::Io),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::rmap::ReverseMap;
 use crate::table::Format;
 
 /// Lowest page that is handed out unasked, so that null pointers fault.
-const LOWEST: Vpn = Vpn(16);
+pub(super) const LOWEST: Vpn = Vpn(16);
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Where pages may be mapped when the caller does not say.

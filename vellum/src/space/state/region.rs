@@ -30,6 +30,10 @@ impl Traits {
     pub const HEAP: Traits = Traits(1 << 10);
     /// Private pages have been made in it: fork must copy its entries.
     pub(in crate::space) const HAS_PRIVATE: Traits = Traits(1 << 11);
+    /// Guards may be among its entries: fork must copy them.
+    pub(crate) const GUARDED: Traits = Traits(1 << 3);
+    /// What a region has become by itself: regions merge whatever they have of it.
+    pub(in crate::space) const GROWN: Traits = Traits::HAS_PRIVATE.union(Traits::GUARDED);
     /// Reclaim leaves its pages in memory ([`Space::lock`](crate::space::Space::lock)).
     pub const LOCKED: Traits = Traits(1 << 16);
 
@@ -47,6 +51,18 @@ impl Traits {
     /// It shows frames that the manager does not manage
     /// ([`MapRequest::frames`](crate::space::MapRequest::frames)).
     pub const UNMANAGED: Traits = Traits(1 << 21);
+    /// A forked child has nothing there ([`Advice::DontFork`](crate::space::Advice::DontFork)).
+    pub const NOT_FORKED: Traits = Traits(1 << 25);
+    /// A forked child finds zeroes there ([`Advice::WipeOnFork`](crate::space::Advice::WipeOnFork)).
+    pub const WIPED_BY_FORK: Traits = Traits(1 << 26);
+    /// Large pages are wanted ([`Advice::Huge`](crate::space::Advice::Huge)).
+    pub const HUGE: Traits = Traits(1 << 27);
+    /// Large pages are not wanted ([`Advice::NoHuge`](crate::space::Advice::NoHuge)).
+    pub const NOT_HUGE: Traits = Traits(1 << 28);
+    /// Pages are used in turn ([`Advice::Sequential`](crate::space::Advice::Sequential)).
+    pub const SEQUENTIAL: Traits = Traits(1 << 29);
+    /// Pages are used in no order ([`Advice::Random`](crate::space::Advice::Random)).
+    pub const RANDOM: Traits = Traits(1 << 30);
 
     /// What a request to map may ask for. The others say what a region has become.
     pub(in crate::space) const REQUESTED: Traits = Traits::SHARED
@@ -56,7 +72,7 @@ impl Traits {
         .union(Traits::BARRED);
 
     /// The bits of a region's word that are not rights.
-    const ALL: u32 = !0x37;
+    const ALL: u32 = !(Prot::from_bits(u8::MAX).bits() as u32);
 
     /// Where the rights are kept that a region never gets.
     const BARRED_SHIFT: u32 = 18;
@@ -160,6 +176,12 @@ impl RegionView {
                 .wrapping_add(range.start.0.wrapping_sub(self.range.start.0)),
             ..self
         }
+    }
+
+    /// Whether it is sealed, and has private memory that the space could not store to, and so not
+    /// empty.
+    pub(in crate::space) fn loses_if_sealed(&self) -> bool {
+        self.traits.has(Traits::SEALED) && !self.is_shared() && !self.prot.can_write()
     }
 
     /// Whether stores reach an object.
@@ -451,6 +473,11 @@ impl<R: ReverseMap> Region<R> {
         if self.word.load(Ordering::Relaxed) & Traits::HAS_PRIVATE.0 == 0 {
             self.word.fetch_or(Traits::HAS_PRIVATE.0, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that there are guards. No fault is inside.
+    pub(in crate::space) fn note_guards(&self) {
+        self.word.fetch_or(Traits::GUARDED.0, Ordering::Relaxed);
     }
 
     /// The region leaves its space: stale handles must not match.

@@ -4,6 +4,7 @@ use core::mem::offset_of;
 use core::ops::Deref;
 
 use super::account::{Account, LimitWords};
+use super::layout::LayoutWords;
 use super::tract::Waits;
 use crate::addr::Pfn;
 use crate::frame::Site;
@@ -98,6 +99,7 @@ pub struct SpaceRecord<R: ReverseMap> {
     /// Held by each fault with `faultlock=space`.
     pub(in crate::space) fault_lock: SleepLock,
     pub(in crate::space) limits: LimitWords,
+    pub(in crate::space) layout: LayoutWords,
     pub(in crate::space) account: Account,
     /// What the reverse-mapping design keeps here.
     pub rmap: R::Space,
@@ -175,6 +177,7 @@ impl<R: ReverseMap> Item for SpaceRecord<R> {
             has_promoted: AtomicU32::new(0),
             fault_lock: SleepLock::default(),
             limits: LimitWords::default(),
+            layout: LayoutWords::default(),
             account: Account::default(),
             rmap: R::Space::default(),
             many_active: ManyActiveCpus::default(),

@@ -357,7 +357,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let end = start.offset(pages);
             let kept_off = self.end_below_stack(space, end);
             if kept_off == end {
-                return Some(start);
+                let Some(kept) = space.layout.kept_in(PageRange::new(start, pages)) else {
+                    return Some(start);
+                };
+                if kept.start <= bounds.start {
+                    return None;
+                }
+                bounds.end = kept.start;
+                continue;
             }
             // There may be room further down in this gap, or below the region
             // that ends it.

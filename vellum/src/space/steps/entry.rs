@@ -76,10 +76,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         table.fill(index, leaf);
     }
 
-    /// An entry of `space` that named a slot was cleared, under the lock of its table.
+    /// An entry of `space` that named a slot, or was a guard, was cleared, under the lock of its
+    /// table.
     #[cold]
     #[inline(never)]
     pub(in crate::space) fn drop_swapped(&self, pin: &Pin<'_>, space: Live<'_, R>, entry: u64) {
+        if F::is_guard(entry) {
+            return;
+        }
         if let Some(swap) = self.swap() {
             swap.drop_entry(&self.memory, pin, F::swapped(entry).slot);
         }

@@ -28,6 +28,13 @@ pub enum Resolved {
     Spurious,
 }
 
+/// Whether pages around one that is read from swap may be read with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::space) enum ReadAround {
+    Allowed,
+    Refused,
+}
+
 /// What to do next about a fault.
 pub(in crate::space) enum FaultStep {
     /// It is resolved.
@@ -38,11 +45,16 @@ pub(in crate::space) enum FaultStep {
     Wait(Pfn),
     /// Fill the page from the backing store; a reference comes with it.
     Fill(PageLock),
+    /// The same, and have pages after it read, too.
+    FillAhead(PageLock),
     /// Fill the pages of a superpage, of which this is the first, from the backing store; all are
     /// locked for us, and a reference to each comes with it.
     FillSuperpage(Pfn),
-    /// Read the page, which is in the swap cache, from its swap area; a reference comes with it.
+    /// Read the page, which is in the swap cache, from its swap area, and perhaps pages around it;
+    /// a reference comes with it.
     SwapIn(PageLock),
+    /// The same, and no pages around it.
+    SwapInAlone(PageLock),
     /// Extend the stack above the page.
     Grow,
 }

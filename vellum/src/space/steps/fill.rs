@@ -2,12 +2,17 @@
 
 use crate::addr::Pfn;
 use crate::frame::PageFlags;
-use crate::object::{Inserted, Object, ObjectKind, PageLock};
+use crate::object::{
+    CacheError, Inserted, NewPages, NewRun, Object, ObjectKind, PageLock, RUN_PAGES, run_length,
+};
 use crate::platform::{IoError, Platform};
-use crate::space::state::common::Common;
+use crate::space::state::common::{Common, PageCache};
 use crate::space::state::error::FaultError;
 use crate::space::state::page::PageBytes;
 use crate::sync::{Pin, Unpinned};
+
+/// Most pages that are read after the one that a fault needs.
+const AHEAD: u64 = RUN_PAGES as u64 / 2;
 
 impl<P: Platform> Common<P> {
     /// Fills pages of a file in a row, the first at `first`, which are locked for us, with a
@@ -112,6 +117,63 @@ impl<P: Platform> Common<P> {
             return Err(error.into());
         }
         self.page_is_read(&pin, object, lock);
+        Ok(())
+    }
+}
+
+impl<P: Platform> PageCache<'_, P> {
+    /// Makes pages of a file from `first` on, up to `pages` as far as none of them is cached and
+    /// they are in one node of its tree, and fills them from its store. Those that cannot be read
+    /// leave the cache, and `failed` is told their indices. Returns how many there were.
+    pub(in crate::space) fn make_filled(
+        &self,
+        unpinned: Unpinned<'_>,
+        (object, store): (&Object, u64),
+        (handle, first, pages): (u32, u64, u64),
+        failed: impl FnMut(u64, IoError),
+    ) -> Result<usize, CacheError> {
+        let mut frames = [Pfn::NONE; RUN_PAGES];
+        let frames = &mut frames[..run_length(first, pages) as usize];
+        let inserted = {
+            let pin = self.pin_by(&unpinned);
+            let (place, new) = ((handle, first), (NewPages::ToFill, self.payer(&pin)));
+            let count = (self.objects).alloc_run(&self.memory, &pin, place, new, frames)?;
+            let run = NewRun {
+                object: handle,
+                first,
+                frames: &frames[..count],
+                pages: NewPages::ToFill,
+            };
+            self.objects.insert_run(&self.memory, &pin, &run)?
+        };
+        self.fill_run(
+            unpinned,
+            object,
+            store,
+            (first, &frames[..inserted]),
+            failed,
+        );
+        Ok(inserted)
+    }
+
+    /// [`Common::fill_page`], and what follows the page is read, too, as far as there is memory.
+    pub(in crate::space) fn fill_ahead(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        lock: PageLock,
+    ) -> Result<(), FaultError> {
+        let record = self.memory.frame(lock.page());
+        let (handle, next) = (record.owner(), record.index() + 1);
+        self.fill_page(unpinned.reborrow(), lock)?;
+        let object = self.objects.get(handle);
+        let pages = AHEAD.min(object.pages().saturating_sub(next));
+        if let ObjectKind::File { store } = object.kind()
+            && pages > 0
+        {
+            let run = (handle, next, pages);
+            // Whoever needs a page that could not be read finds out.
+            let _ = self.make_filled(unpinned, (object, store), run, |_, _| ());
+        }
         Ok(())
     }
 }

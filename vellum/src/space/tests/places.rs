@@ -165,16 +165,23 @@ fn check_ranges<F: Format>() {
                 vm.advise(id, first, pages, advice)
             });
         }
-        let bad = Err(MapError::BadRange);
+        // Of no pages, what is mapped there is to be mapped once more, if it is shared.
+        let shown = world.vm.region_at(world.space, first);
+        let refused = Err(match shown {
+            Some(_) if pages == 0 => MapError::WrongKind,
+            None if pages == 0 && first < F::USER_END => MapError::NotMapped,
+            _ => MapError::BadRange,
+        });
         for placement in [
             RemapPlacement::MayMove,
             RemapPlacement::InPlace,
             RemapPlacement::Fixed(Vpn(AT + 0x100)),
         ] {
-            world.refuses("remap", place, bad, |vm, id| {
+            world.refuses("remap", place, refused, |vm, id| {
                 vm.remap(id, first, pages, 1, placement)
             });
         }
+        let bad = Err(MapError::BadRange);
         world.refuses("remap to", place, bad, |vm, id| {
             vm.remap(id, Vpn(AT), MAPPED, pages, RemapPlacement::Fixed(first))
         });

@@ -281,30 +281,39 @@ fn regions_with_other_words_of_the_embedder_stay_apart_and_show_them() {
         .unwrap();
         found
     };
-    for (start, tag) in [(16, 1), (20, 1), (24, 2), (12, 2)] {
+    for (start, tag) in [(116, 1), (120, 1), (124, 2), (112, 2)] {
         vm.map(space, &at(start, tag)).unwrap();
     }
-    assert_eq!(regions(space), [(12, 4, 2), (16, 8, 1), (24, 4, 2)]);
+    assert_eq!(regions(space), [(112, 4, 2), (116, 8, 1), (124, 4, 2)]);
     // Parts have the word of the whole, and become one again.
-    vm.protect(space, Vpn(18), 2, Prot::READ).unwrap();
-    let parts = [(12, 4, 2), (16, 2, 1), (18, 2, 1), (20, 4, 1), (24, 4, 2)];
+    vm.protect(space, Vpn(118), 2, Prot::READ).unwrap();
+    let parts = [
+        (112, 4, 2),
+        (116, 2, 1),
+        (118, 2, 1),
+        (120, 4, 1),
+        (124, 4, 2),
+    ];
     assert_eq!(regions(space), parts);
     let child = vm.fork(space).unwrap();
     assert_eq!(regions(child), parts);
-    vm.protect(space, Vpn(18), 2, RW).unwrap();
-    assert_eq!(regions(space), [(12, 4, 2), (16, 8, 1), (24, 4, 2)]);
+    vm.protect(space, Vpn(118), 2, RW).unwrap();
+    assert_eq!(regions(space), [(112, 4, 2), (116, 8, 1), (124, 4, 2)]);
     // What takes the place of a region has its own.
-    vm.map(space, &at(16, 2)).unwrap();
-    assert_eq!(regions(space), [(12, 8, 2), (20, 4, 1), (24, 4, 2)]);
-    assert_eq!(vm.region_at(space, Vpn(21)).map(|entry| entry.tag), Some(1));
+    vm.map(space, &at(116, 2)).unwrap();
+    assert_eq!(regions(space), [(112, 8, 2), (120, 4, 1), (124, 4, 2)]);
+    assert_eq!(
+        vm.region_at(space, Vpn(121)).map(|entry| entry.tag),
+        Some(1)
+    );
     // A place in the arena is used again without the word that it had.
     vm.exit(child).unwrap();
     let new = vm.begin_space().unwrap();
     vm.map(
         new,
-        &MapRequest::anonymous(4, RW).at(Placement::Fixed(Vpn(16))),
+        &MapRequest::anonymous(4, RW).at(Placement::Fixed(Vpn(116))),
     )
     .unwrap();
-    assert_eq!(regions(new), [(16, 4, 0)]);
+    assert_eq!(regions(new), [(116, 4, 0)]);
     vm.audit().unwrap();
 }

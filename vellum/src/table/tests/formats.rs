@@ -288,8 +288,15 @@ fn the_promises_of_the_trait_hold<F: Format>() {
         for exclusive in [false, true] {
             let page = Swapped { slot, exclusive };
             let entry = F::swap(page);
-            assert!(entry != 0 && !F::is_mapped(entry) && F::is_swap(entry));
-            assert_eq!(F::decode(entry, 1), Entry::Swap(page));
+            assert!(entry != 0 && !F::is_mapped(entry));
+            let is_guard = page == Swapped::GUARD;
+            let decoded = if is_guard {
+                Entry::Guard
+            } else {
+                Entry::Swap(page)
+            };
+            assert_eq!(F::decode(entry, 1), decoded);
+            assert_eq!((F::is_guard(entry), F::swapped(entry)), (is_guard, page));
             assert!(
                 F::prot(entry, 1).is_none() && !F::is_writable(entry),
                 "{page:?}"

@@ -229,6 +229,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         u64::from(table.0),
                     );
                 }
+                if F::is_guard(entry) {
+                    self.audit_guard((space, page))?;
+                    continue;
+                }
                 entries.slots.add(F::swapped(entry).slot, 1);
                 self.audit_swapped(entry, (space, page))?;
                 continue;

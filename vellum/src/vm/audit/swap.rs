@@ -6,7 +6,7 @@ use crate::addr::Vpn;
 use crate::frame::PrivateFlags;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::Vm;
+use crate::space::{Traits, Vm};
 use crate::swap::Tally;
 use crate::table::Format;
 
@@ -36,6 +36,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return wrong("a swap slot does not count an entry, at page", page.0);
         }
         Ok(())
+    }
+
+    /// Checks that a guard lies in a region that says that there may be some.
+    pub(super) fn audit_guard(&self, (space, page): (u32, Vpn)) -> Result<(), AuditFailure> {
+        match self.region_view_at(space, page) {
+            Some(view) if view.traits.has(Traits::GUARDED) => Ok(()),
+            _ => wrong("a guard is where no region has any, at page", page.0),
+        }
     }
 
     /// Checks that each slot counts the entries that name it, which are in `found`, and that the

@@ -161,14 +161,14 @@ fn an_object_that_is_released_twice_stays_with_its_other_users() {
     let vm = world::<X86_64>(false, u64::MAX).vm;
     let space = vm.begin_space().unwrap();
     let id = vm.memory_pages(1).unwrap();
-    let request = MapRequest::object(id, 0, 1, Prot::READ_WRITE).at(Placement::Fixed(Vpn(8)));
+    let request = MapRequest::object(id, 0, 1, Prot::READ_WRITE).at(Placement::Fixed(Vpn(80)));
     vm.map(space, &request).unwrap();
     vm.page_cache().write_at(id, 0, &[b"kept"]).unwrap();
     vm.page_cache().release_object(id).unwrap();
     assert_eq!(vm.page_cache().release_object(id), Err(FileError::NoObject));
     let open = vm.page_cache().open(id).unwrap();
     assert_eq!(vm.page_cache().release_object(id), Err(FileError::NoObject));
-    vm.unmap(space, Vpn(8), 1).unwrap();
+    vm.unmap(space, Vpn(80), 1).unwrap();
     assert_eq!(vm.page_cache().release_object(id), Err(FileError::NoObject));
     let mut bytes = [0; 4];
     assert_eq!(

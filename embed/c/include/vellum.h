@@ -137,12 +137,12 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 /*
  Pages are used in turn, after VELLUM_SEQUENTIAL.
  */
-#define VELLUM_MAP_SEQUENTIAL 2048
+#define VELLUM_MAP_SEQUENTIAL 8192
 
 /*
  Pages are used in no order, after VELLUM_RANDOM.
  */
-#define VELLUM_MAP_RANDOM 4096
+#define VELLUM_MAP_RANDOM 16384
 
 /*
  It shows frames in a row that the manager does not manage, a device's or some of
@@ -355,6 +355,17 @@ _Noreturn void vellum_panic(const char *text, size_t length);
  Whole pages go, and parts of pages are zeroed (FALLOC_FL_PUNCH_HOLE); the length stays.
  */
 #define VELLUM_ALLOCATE_HOLE 4
+
+/*
+ Whole pages of memory are taken out, and what follows moves to their place
+ (FALLOC_FL_COLLAPSE_RANGE).
+ */
+#define VELLUM_ALLOCATE_COLLAPSE 5
+
+/*
+ What is there moves back, and leaves a hole of whole pages (FALLOC_FL_INSERT_RANGE).
+ */
+#define VELLUM_ALLOCATE_INSERT 6
 
 /*
  Words of a `struct vellum_open_file`.
@@ -1612,7 +1623,7 @@ enum vellum_status vellum_object_seals(struct vellum *vm,
                                        uint32_t *seals);
 
 /*
- Has pages of an object made, zeroed or dropped: VELLUM_ALLOCATE and so on. Of a file in a
+ Has pages of an object made, zeroed, dropped or moved: VELLUM_ALLOCATE and so on. Of a file in a
  backing store bytes can be zeroed and dropped.
  */
 enum vellum_status vellum_object_allocate(struct vellum *vm,

@@ -104,6 +104,11 @@ pub const VELLUM_ALLOCATE_ZERO: u32 = 2;
 pub const VELLUM_ALLOCATE_ZERO_KEEP_SIZE: u32 = 3;
 /// Whole pages go, and parts of pages are zeroed (FALLOC_FL_PUNCH_HOLE); the length stays.
 pub const VELLUM_ALLOCATE_HOLE: u32 = 4;
+/// Whole pages of memory are taken out, and what follows moves to their place
+/// (FALLOC_FL_COLLAPSE_RANGE).
+pub const VELLUM_ALLOCATE_COLLAPSE: u32 = 5;
+/// What is there moves back, and leaves a hole of whole pages (FALLOC_FL_INSERT_RANGE).
+pub const VELLUM_ALLOCATE_INSERT: u32 = 6;
 
 /// As vellum_shared_memory_create(), and vellum_object_seal() may seal it.
 #[unsafe(no_mangle)]
@@ -156,7 +161,7 @@ pub unsafe extern "C" fn vellum_object_seals(
     Status::of(tell())
 }
 
-/// Has pages of an object made, zeroed or dropped: VELLUM_ALLOCATE and so on. Of a file in a
+/// Has pages of an object made, zeroed, dropped or moved: VELLUM_ALLOCATE and so on. Of a file in a
 /// backing store bytes can be zeroed and dropped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vellum_object_allocate(
@@ -175,6 +180,8 @@ pub unsafe extern "C" fn vellum_object_allocate(
             VELLUM_ALLOCATE_KEEP_SIZE => Allocation::KeepSize,
             VELLUM_ALLOCATE_ZERO => Allocation::Zero,
             VELLUM_ALLOCATE_ZERO_KEEP_SIZE => Allocation::ZeroKeepSize,
+            VELLUM_ALLOCATE_COLLAPSE => Allocation::Collapse,
+            VELLUM_ALLOCATE_INSERT => Allocation::Insert,
             VELLUM_ALLOCATE_HOLE => return Ok(file.punch_hole(offset, bytes)?),
             _ => return Err(Status::Argument),
         };

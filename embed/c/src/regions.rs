@@ -46,9 +46,9 @@ pub const VELLUM_MAP_HUGE: u32 = 512;
 /// Superpages and folios are not wanted, after VELLUM_NO_HUGE.
 pub const VELLUM_MAP_NOT_HUGE: u32 = 1024;
 /// Pages are used in turn, after VELLUM_SEQUENTIAL.
-pub const VELLUM_MAP_SEQUENTIAL: u32 = 2048;
+pub const VELLUM_MAP_SEQUENTIAL: u32 = 8192;
 /// Pages are used in no order, after VELLUM_RANDOM.
-pub const VELLUM_MAP_RANDOM: u32 = 4096;
+pub const VELLUM_MAP_RANDOM: u32 = 16384;
 
 /// It shows frames in a row that the manager does not manage, a device's or some of
 /// vellum_frames_reserve(): `offset` is the physical address of its first byte, and `object` is

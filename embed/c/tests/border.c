@@ -435,11 +435,11 @@ static void placement(struct vellum *vm, struct vellum_space none)
     struct vellum_map_request request = {.bytes = 4 * PAGE,
                                          .prot = VELLUM_PROT_READ | VELLUM_PROT_WRITE};
     struct vellum_layout layout, again;
-    struct vellum_object memory;
+    struct vellum_object shared;
     uint64_t place, moved;
     uint32_t seals;
     bool resident[4], ended;
-    char text[8] = "abcdefg";
+    char text[8] = "abcdefg", found[8];
 
     ANSWERS(OK, vellum_space_create(vm, &space));
     ANSWERS(ARGUMENT, vellum_layout_random(1, 8 << 20, NULL));
@@ -476,22 +476,30 @@ static void placement(struct vellum *vm, struct vellum_space none)
     EXPECT(text[1] == 'b');
     ANSWERS(WRONG_KIND, vellum_remap(vm, space, place, 0, PAGE, VELLUM_ANYWHERE, 0, &moved));
 
-    ANSWERS(OK, vellum_sealable_memory_create(vm, 4 * PAGE, &memory));
-    ANSWERS(ARGUMENT, vellum_object_allocate(vm, memory, 5, 0, PAGE));
-    ANSWERS(OK, vellum_object_allocate(vm, memory, VELLUM_ALLOCATE, 0, 5 * PAGE));
-    ANSWERS(WRONG_KIND, vellum_object_seal(vm, memory, 64));
-    ANSWERS(OK, vellum_object_seal(vm, memory, VELLUM_SEAL_WRITE | VELLUM_SEAL_GROW));
-    ANSWERS(SEALED, vellum_object_write(vm, memory, 0, text, 8, NULL));
-    ANSWERS(SEALED, vellum_object_resize(vm, memory, 6 * PAGE));
-    ANSWERS(SEALED, vellum_object_allocate(vm, memory, VELLUM_ALLOCATE_HOLE, 0, PAGE));
-    ANSWERS(OK, vellum_object_seals(vm, memory, &seals));
+    ANSWERS(OK, vellum_sealable_memory_create(vm, 4 * PAGE, &shared));
+    ANSWERS(ARGUMENT, vellum_object_allocate(vm, shared, 7, 0, PAGE));
+    ANSWERS(OK, vellum_object_allocate(vm, shared, VELLUM_ALLOCATE, 0, 5 * PAGE));
+    ANSWERS(OK, vellum_object_write(vm, shared, 2 * PAGE, text, 8, NULL));
+    ANSWERS(WRONG_KIND, vellum_object_allocate(vm, shared, VELLUM_ALLOCATE_COLLAPSE, 1, PAGE));
+    ANSWERS(OK, vellum_object_allocate(vm, shared, VELLUM_ALLOCATE_COLLAPSE, 0, PAGE));
+    ANSWERS(OK, vellum_object_read(vm, shared, PAGE, found, 8, NULL));
+    EXPECT(found[1] == 'b' && found[6] == 'g');
+    ANSWERS(OK, vellum_object_allocate(vm, shared, VELLUM_ALLOCATE_INSERT, PAGE, PAGE));
+    ANSWERS(OK, vellum_object_read(vm, shared, 2 * PAGE, found, 8, NULL));
+    EXPECT(found[1] == 'b' && found[6] == 'g');
+    ANSWERS(WRONG_KIND, vellum_object_seal(vm, shared, 64));
+    ANSWERS(OK, vellum_object_seal(vm, shared, VELLUM_SEAL_WRITE | VELLUM_SEAL_GROW));
+    ANSWERS(SEALED, vellum_object_write(vm, shared, 0, text, 8, NULL));
+    ANSWERS(SEALED, vellum_object_resize(vm, shared, 6 * PAGE));
+    ANSWERS(SEALED, vellum_object_allocate(vm, shared, VELLUM_ALLOCATE_HOLE, 0, PAGE));
+    ANSWERS(OK, vellum_object_seals(vm, shared, &seals));
     EXPECT(seals == (VELLUM_SEAL_WRITE | VELLUM_SEAL_GROW));
     request = (struct vellum_map_request){.bytes = PAGE,
                                           .prot = VELLUM_PROT_READ | VELLUM_PROT_WRITE,
                                           .flags = VELLUM_MAP_SHARED,
-                                          .object = memory};
+                                          .object = shared};
     ANSWERS(SEALED, vellum_map(vm, space, &request, &place));
-    ANSWERS(OK, vellum_object_release(vm, memory));
+    ANSWERS(OK, vellum_object_release(vm, shared));
     ANSWERS(OK, vellum_exit(vm, space, &ended));
 }
 

@@ -205,6 +205,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object.huge.store(0, Ordering::Relaxed);
         object.end_commit();
         object.begin_seals(Seals::SEAL);
+        object.shifting.store(0, Ordering::Relaxed);
         object.size.store(size, Ordering::Relaxed);
         let part = size & (memory.frame_size() as u64 - 1);
         let pages = (size >> memory.frame_shift()) + u64::from(part != 0);
@@ -556,6 +557,22 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         let object = held.object();
         object.size.store(size, Ordering::Release);
         object.pages.set_then(pages.min(INDEX_END), look);
+    }
+
+    /// Hides all pages from `first` on from faults, which wait then, and does `look`, which finds
+    /// every page that one maps nevertheless. Until [`Objects::end_shift`], all of them are held.
+    pub(crate) fn begin_shift(&self, held: &impl HoldsPages<S>, first: u64, look: impl FnOnce()) {
+        let object = held.object();
+        object.shifting.store(1, Ordering::Relaxed);
+        object.pages.set_then(first, look);
+    }
+
+    /// Sets the length, and shows the pages again.
+    pub(crate) fn end_shift(&self, held: &impl HoldsPages<S>, (size, pages): (u64, u64)) {
+        let object = held.object();
+        object.size.store(size, Ordering::Release);
+        object.pages.extend_to(pages.min(INDEX_END));
+        object.shifting.store(0, Ordering::Release);
     }
 
     /// Extends the length to at least `size` bytes, which need `pages` pages, after

@@ -221,6 +221,8 @@ pub struct Object<S = ()> {
     /// For how many pages, and 1; or 0.
     committed: AtomicU64,
     seals: seals::SealWord,
+    /// 1 while pages change places: `pages` says then from which on.
+    shifting: AtomicU32,
     second_line: NextLine,
     /// Length in pages.
     pages: Length,
@@ -283,6 +285,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             committer: AtomicU32::new(0),
             committed: AtomicU64::new(0),
             seals: seals::SealWord::new(),
+            shifting: AtomicU32::new(0),
             second_line: NextLine,
             pages: Length::default(),
             size: AtomicU64::new(0),
@@ -332,6 +335,11 @@ impl<S> Object<S> {
     #[inline]
     pub fn pages(&self) -> u64 {
         self.pages.get()
+    }
+
+    /// Whether pages that it does not seem to have change places.
+    pub(crate) fn is_shifting(&self) -> bool {
+        self.shifting.load(Ordering::Acquire) != 0
     }
 
     /// Length in bytes. What was written below it is there.

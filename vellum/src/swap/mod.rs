@@ -186,7 +186,7 @@ fn bump(count: &AtomicU64) {
 }
 
 impl Swap {
-    /// Most slots of an area. The number that is left is that of a guard ([`Swapped::GUARD`]).
+    /// Most slots of an area. The number that is left says that an entry is a guard.
     pub const MAX_SLOTS: u64 = (1 << OFFSET_BITS) - 1;
 
     /// No areas. (Not inlined: the manager's creation would have it on its stack.)

@@ -246,7 +246,7 @@ impl<'g, P: Machine> Gather<'g, P> {
     }
 
     /// Tables taken over so far.
-    pub fn tables_freed(&self) -> u32 {
+    pub(crate) fn tables_freed(&self) -> u32 {
         self.tables_freed
     }
 

@@ -375,11 +375,6 @@ impl<'a, P: Machine, F: Format> Spans<'_, 'a, P, F> {
     pub(crate) fn rewind(&mut self, page: Vpn) {
         self.next = page;
     }
-
-    /// Whether the range is done.
-    pub fn is_done(&self) -> bool {
-        self.next >= self.end
-    }
 }
 
 impl<'a, P: Machine, F: Format> Iterator for Spans<'_, 'a, P, F> {

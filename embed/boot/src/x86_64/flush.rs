@@ -164,6 +164,7 @@ pub fn answer() {
 }
 
 /// Makes CPUs forget, and returns when they have: [`vellum::platform::Machine::flush`].
+#[inline(never)]
 pub fn flush(cpus: CpuSet, count: usize, request: &Flush) {
     let start = cycles();
     let cpu = Cpu::this();

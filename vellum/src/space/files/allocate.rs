@@ -24,6 +24,12 @@ pub enum Allocation {
     Zero,
     /// As [`Allocation::KeepSize`], and all bytes are zero afterwards.
     ZeroKeepSize,
+    /// The bytes are taken out, and what follows moves to their place; the file is shorter afterwards
+    /// (`FALLOC_FL_COLLAPSE_RANGE`). They are whole pages, and end before the file does.
+    Collapse,
+    /// What is there and behind moves further back, and leaves a hole (`FALLOC_FL_INSERT_RANGE`). The
+    /// bytes are whole pages, and begin before the file's end.
+    Insert,
 }
 
 impl Allocation {
@@ -46,6 +52,9 @@ impl<P: Platform> PageCache<'_, P> {
         len: u64,
     ) -> Result<(), FileError> {
         let mut unpinned = Unpinned::at_door();
+        if let Allocation::Collapse | Allocation::Insert = how {
+            return self.shift(unpinned, id, how, (offset, len));
+        }
         let object = self.objects.find(id).ok_or(FileError::NoObject)?;
         if len == 0 || object.is_unmanaged() || object.is_file() && !how.zeroes() {
             return Err(FileError::WrongKind);

@@ -31,6 +31,7 @@ pub(super) mod read;
 pub(super) mod resize;
 pub(super) mod seal;
 pub(super) mod seek;
+pub(super) mod shift;
 pub(super) mod throttle;
 pub(super) mod tmpfs;
 pub(super) mod truncate;

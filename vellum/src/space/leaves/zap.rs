@@ -42,21 +42,24 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     /// superpage, and frees the tables that become empty. The caller holds the space's lock and no
     /// other; what became free is in `gather`.
     pub(in crate::space) fn range(&self, range: PageRange, gather: &mut Gather<'_, P>) {
-        self.those_in(range, gather, |_| true);
+        self.spans(range, gather, |span, gather| {
+            self.span(span, gather, |_| true)
+        });
     }
 
     /// The same of all entries but guards.
     pub(in crate::space) fn pages(&self, range: PageRange, gather: &mut Gather<'_, P>) {
-        let is_page: &dyn Fn(Entry) -> bool = &|entry| entry != Entry::Guard;
-        self.those_in(range, gather, is_page);
+        self.spans(range, gather, |span, gather| {
+            self.some(span, gather, &|entry| entry != Entry::Guard)
+        });
     }
 
     #[inline]
-    fn those_in(
+    fn spans<'p>(
         &self,
         range: PageRange,
-        gather: &mut Gather<'_, P>,
-        takes: impl Fn(Entry) -> bool,
+        gather: &mut Gather<'p, P>,
+        clear: impl Fn(&Span<'_, F>, &mut Gather<'p, P>) -> Option<Vpn>,
     ) {
         let tables = self.vm.tables(self.pin, self.space);
         let freed_before = gather.tables_freed();
@@ -64,7 +67,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
         let mut spans = tables.spans(range);
         while let Some(span) = spans.next() {
             let rest = match is_unmanaged {
-                false => self.span(&span, gather, &takes),
+                false => clear(&span, gather),
                 true => self.unmanaged(&span, gather),
             };
             tables.unlink_if_empty(span.table, gather);
@@ -80,7 +83,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
 
     /// Clears those entries of a span that `takes` accepts. Returns the
     /// page to go on from if the gather became full.
-    pub(in crate::space) fn span(
+    #[inline(never)]
+    pub(in crate::space) fn some(
+        &self,
+        span: &Span<'_, F>,
+        gather: &mut Gather<'_, P>,
+        takes: &dyn Fn(Entry) -> bool,
+    ) -> Option<Vpn> {
+        self.span(span, gather, takes)
+    }
+
+    /// The same.
+    fn span(
         &self,
         span: &Span<'_, F>,
         gather: &mut Gather<'_, P>,

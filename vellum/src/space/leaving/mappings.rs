@@ -329,7 +329,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Entry::Swap(_) => true,
             Entry::Empty | Entry::Table(_) | Entry::Guard => false,
         };
-        let is_copy: &dyn Fn(Entry) -> bool = &is_copy;
         let zap = Zap {
             vm: self,
             pin,
@@ -340,7 +339,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let tables = self.tables(pin, space);
         for span in tables.spans(range) {
             let (gather, _) = lost.get_or_insert_with(|| self.lose(pin, space));
-            let rest = zap.span(&span, gather, is_copy);
+            let rest = zap.some(&span, gather, &is_copy);
             tables.unlink_if_empty(span.table, gather);
             if rest.is_some() {
                 break;

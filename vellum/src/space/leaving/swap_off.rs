@@ -267,6 +267,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     | FaultStep::Fill(_)
                     | FaultStep::FillAhead(_)
                     | FaultStep::FillSuperpage(_)
+                    | FaultStep::Shift(_)
                     | FaultStep::Grow => return Ok(()),
                 }
             }

@@ -102,6 +102,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     FaultStep::SwapInAlone(lock) => {
                         self.read_swapped(unpinned.reborrow(), lock, ReadAround::Refused)?;
                     }
+                    FaultStep::Shift(object) => self.wait_for_shift(unpinned.reborrow(), object),
                     FaultStep::Grow => self.grow_stack(unpinned.reborrow(), space, page)?,
                 }
                 step = attempt(unpinned.reborrow())?;

@@ -58,8 +58,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     #[inline(never)]
     fn past_end(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
-        match fault.view().is_unmanaged() {
-            true => self.map_unmanaged_page(fault),
+        let view = fault.view();
+        if view.is_unmanaged() {
+            return self.map_unmanaged_page(fault);
+        }
+        let object = self.objects.get(view.object);
+        if object.is_shifting() {
+            return Ok(FaultStep::Shift(view.object));
+        }
+        match view.index_of(fault.page) < object.pages() {
+            true => Ok(FaultStep::Again),
             false => Err(FaultError::PastEnd),
         }
     }
@@ -275,7 +283,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let index = view.index_of(fault.page);
         let object = self.objects.get(view.object);
         if index >= object.pages() {
-            return Err(FaultError::PastEnd);
+            return self.past_end(fault);
         }
         // Needs no reference: whatever becomes of the page, its bytes stay what
         // they are while the CPU is pinned.

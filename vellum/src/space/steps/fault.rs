@@ -57,6 +57,8 @@ pub(in crate::space) enum FaultStep {
     SwapInAlone(PageLock),
     /// Extend the stack above the page.
     Grow,
+    /// Wait until the pages of this object have changed places.
+    Shift(u32),
 }
 
 /// A fault on its way.

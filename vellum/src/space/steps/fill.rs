@@ -9,7 +9,7 @@ use crate::platform::{IoError, Platform};
 use crate::space::state::common::{Common, PageCache};
 use crate::space::state::error::FaultError;
 use crate::space::state::page::PageBytes;
-use crate::sync::{Pin, Unpinned};
+use crate::sync::{MaybePinned, Pin, Unpinned};
 
 /// Most pages that are read after the one that a fault needs.
 const AHEAD: u64 = RUN_PAGES as u64 / 2;
@@ -69,6 +69,18 @@ impl<P: Platform> Common<P> {
     pub(in crate::space) fn wait_for_page(&self, mut unpinned: Unpinned<'_>, frame: Pfn) {
         (self.objects.locks).wait(unpinned.reborrow(), &self.memory, frame);
         self.memory.put(&self.pin_by(&unpinned), frame);
+    }
+
+    /// Sleeps while pages of an object change places.
+    #[cold]
+    pub(in crate::space) fn wait_for_shift(&self, unpinned: Unpinned<'_>, handle: u32) {
+        let writers = &self.objects.get(handle).writers;
+        // Whoever moves them holds all pages up to the last that there can be.
+        let last = u64::MAX - 1..u64::MAX;
+        let mut caller = MaybePinned::not_yet(unpinned);
+        let held = writers.lock(&mut caller, last, &self.waits, &self.memory);
+        let platform = self.memory.platform();
+        writers.unlock(held, &self.waits, platform, caller.pinned(&self.memory));
     }
 
     /// Sleeps until the page at `index` may be unlocked. False if there is none.

@@ -12,6 +12,7 @@ mod guards;
 mod layouts;
 mod moves;
 mod random;
+mod shift;
 
 /// Tests that call a check of one reverse-mapping design for each, and of one for another format,
 /// with the design's options.

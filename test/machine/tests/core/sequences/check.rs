@@ -164,6 +164,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 grows: entry.traits.has(Traits::GROWS_DOWN),
                 heap: entry.traits.has(Traits::HEAP),
                 locked: entry.traits.has(Traits::LOCKED),
+                stays: entry.traits.has(Traits::NOT_FORKED),
                 folio: entry.traits.folio(),
                 object,
                 frames,

@@ -9,7 +9,7 @@ use vellum::addr::{self, Pfn, Prot, Vpn};
 use vellum::platform::CpuId;
 use vellum::rmap::ReverseMap;
 use vellum::space::{
-    FaultError, File, FileError, FileRequest, Limits, MapError, PinnedPages, Placement,
+    Allocation, FaultError, File, FileError, FileRequest, Limits, MapError, PinnedPages, Placement,
     ReadRequest, WriteRequest,
 };
 use vellum::table::Format;
@@ -309,6 +309,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             }
             What::Release { object }
             | What::Truncate { object, .. }
+            | What::Shift { object, .. }
             | What::Write { object, .. }
             | What::Read { object, .. }
             | What::Sync { object } => {
@@ -331,6 +332,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Protect { space, .. }
             | What::Brk { space, .. }
             | What::DontNeed { space, .. }
+            | What::Inherit { space, .. }
             | What::Free { space, .. }
             | What::Cold { space, .. }
             | What::PageOut { space, .. }
@@ -446,6 +448,23 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     .set_size(pages << self.shape.page_shift)
                     .map_err(|error| error.to_string())?;
                 self.model.truncate(key, pages);
+                return self.check_spaces();
+            }
+            What::Shift {
+                index, pages, up, ..
+            } => {
+                let how = [Allocation::Collapse, Allocation::Insert][usize::from(up)];
+                let [place, bytes] = [index, pages].map(|pages| pages << self.shape.page_shift);
+                let answer = self.vm.file(id).allocate(how, place, bytes);
+                if answer == Err(FileError::OutOfMemory) {
+                    // Entries come back with faults.
+                    self.model.forget_from(key, index, true);
+                    self.shortages += 1;
+                } else {
+                    let refused = Err(FileError::WrongKind);
+                    let wanted = self.model.shift(key, index, pages, up);
+                    same(answer, if wanted { Ok(()) } else { refused })?;
+                }
                 return self.check_spaces();
             }
             What::Write {

@@ -48,6 +48,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     grows: grows && !shared,
                     heap: false,
                     locked: false,
+                    stays: false,
                     folio: None,
                     object: None,
                     frames: None,
@@ -73,6 +74,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     grows: false,
                     heap: false,
                     locked: false,
+                    stays: false,
                     folio: None,
                     object: Some(key),
                     frames: None,
@@ -100,6 +102,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     grows: false,
                     heap: false,
                     locked: false,
+                    stays: false,
                     folio: None,
                     object: None,
                     frames: Some(frames),
@@ -124,10 +127,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 pages,
                 new_pages,
                 aim,
+                leaves,
                 ..
             } => {
                 let start = self.page(slot, place);
-                return self.remap(slot, start, pages, new_pages, aim);
+                return self.remap(slot, (start, pages), new_pages, (aim, leaves));
             }
             What::Protect {
                 place,
@@ -197,6 +201,21 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 }
                 let most = self.has_folios.then(|| 20 - self.shape.page_shift);
                 let wanted = self.space(slot).advise_folio(start, pages, order, most);
+                same(answer, wanted.map_err(Some))?;
+            }
+            What::Inherit {
+                place,
+                pages,
+                forks,
+                ..
+            } => {
+                let start = self.page(slot, place);
+                let advice = [Advice::DontFork, Advice::DoFork][usize::from(forks)];
+                let answer = map_answer(self.vm.space(id).advise(Vpn(start), pages, advice))?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
+                let wanted = self.space(slot).inherit(start, pages, forks);
                 same(answer, wanted.map_err(Some))?;
             }
             What::Lock {
@@ -424,10 +443,18 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         found.ok_or_else(|| format!("shared memory mapped at {page:#x} has no object"))
     }
 
-    fn remap(&mut self, slot: u32, start: u64, pages: u64, new_pages: u64, aim: Aim) -> Check {
+    fn remap(
+        &mut self,
+        slot: u32,
+        (start, pages): (u64, u64),
+        new_pages: u64,
+        (aim, leaves): (Aim, bool),
+    ) -> Check {
         let (target, placement) = self.target(slot, aim);
         let placement = match placement {
-            Placement::Anywhere => RemapPlacement::MayMove,
+            Placement::Fixed(page) if leaves => RemapPlacement::LeaveFor(page),
+            _ if leaves => RemapPlacement::Leave,
+            Placement::Anywhere | Placement::Aligned(_) => RemapPlacement::MayMove,
             Placement::Fixed(page) => RemapPlacement::Fixed(page),
             Placement::Hint(_) | Placement::FixedFree(_) => RemapPlacement::InPlace,
         };
@@ -450,7 +477,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         }
         let wanted = self
             .space(slot)
-            .remap(start, pages, new_pages, target, single);
+            .remap(start, pages, new_pages, (target, leaves), single);
         let found = answer.map(|remapped| (remapped.range.start.0, remapped.moved));
         same(found, wanted.map_err(Some))?;
         if let Ok(remapped) = answer {

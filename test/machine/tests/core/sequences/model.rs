@@ -397,6 +397,12 @@ impl Model {
             .values_mut()
             .for_each(|cell| cell.locked = false);
         space.stays.clear();
+        let lost: Vec<u64> = (space.cells.iter())
+            .filter_map(|(&page, cell)| cell.stays.then_some(page))
+            .collect();
+        for page in lost {
+            space.unmap(page, 1);
+        }
         for private in space.private.values_mut() {
             self.next_private += 1;
             private.number = self.next_private;
@@ -418,19 +424,43 @@ impl Model {
             self.stores
                 .retain(|&(owner, index), _| owner != store || index < pages);
         }
+        self.forget_from(key, pages, false);
+    }
+
+    /// Moves the pages of shared memory from `first` on by so many, up or down. Returns whether it can
+    /// be.
+    pub fn shift(&mut self, key: Key, first: u64, by: u64, up: bool) -> bool {
+        let object = self.objects.get_mut(&key).expect("object of the model");
+        let end = if up { first } else { first + by };
+        if object.store.is_some() || end >= object.pages {
+            return false;
+        }
+        let moved = object.changed.split_off(&first);
+        let to = |index: u64| if up { index + by } else { index - by };
+        let moved = moved.into_iter().filter(|(index, _)| *index >= end);
+        (object.changed).extend(moved.map(|(index, content)| (to(index), content)));
+        object.pages = to(object.pages);
+        self.forget_from(key, first, false);
+        true
+    }
+
+    /// Forgets what spaces have of an object's pages from `first` on: entries alone, or copies, too.
+    pub fn forget_from(&mut self, key: Key, first: u64, entries: bool) {
         for space in self.spaces.values_mut() {
             let Space {
                 cells,
                 private,
                 clean,
+                stays,
                 ..
             } = space;
             let gone = |page: &u64| {
                 let cell = &cells[page];
-                cell.object == Some(key) && cell.index >= pages
+                cell.object == Some(key) && cell.index >= first
             };
-            private.retain(|page, _| !gone(page));
+            private.retain(|page, _| entries || !gone(page));
             clean.retain(|page, _| !gone(page));
+            stays.retain(|page| private.contains_key(page) || !gone(page));
         }
     }
 

@@ -78,6 +78,8 @@ pub enum What {
         pages: u64,
         new_pages: u64,
         aim: Aim,
+        /// Whether its place stays mapped.
+        leaves: bool,
     },
     Protect {
         space: u8,
@@ -114,6 +116,13 @@ pub enum What {
         place: Place,
         pages: u64,
         order: Option<u32>,
+    },
+    /// Whether a child has what is in a range.
+    Inherit {
+        space: u8,
+        place: Place,
+        pages: u64,
+        forks: bool,
     },
     /// Locks a range, or unlocks it.
     Lock {
@@ -170,6 +179,13 @@ pub enum What {
     Truncate {
         object: u8,
         pages: u64,
+    },
+    /// Takes pages of shared memory out, or puts some in.
+    Shift {
+        object: u8,
+        index: u64,
+        pages: u64,
+        up: bool,
     },
     Write {
         object: u8,
@@ -394,7 +410,8 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
         },
         31..=36 => {
             let pages = length(rng, lengths);
-            let new_pages = if rng.one_in(3) {
+            let leaves = rng.one_in(5);
+            let new_pages = if leaves || rng.one_in(3) {
                 pages
             } else {
                 length(rng, lengths)
@@ -405,6 +422,7 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
                 pages,
                 new_pages,
                 aim: aim(rng, shape),
+                leaves,
             }
         }
         37..=42 => {
@@ -420,7 +438,13 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             space,
             pages: rng.below(24),
         },
-        45..=47 => What::DontNeed {
+        45 => What::Inherit {
+            space,
+            place: place(rng, shape),
+            pages: length(rng, lengths),
+            forks: rng.one_in(3),
+        },
+        46 | 47 => What::DontNeed {
             space,
             place: place(rng, shape),
             pages: length(rng, lengths),
@@ -486,7 +510,13 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             pages: 1 + rng.below(40),
         },
         85 => What::Release { object },
-        86 | 87 => What::Truncate {
+        86 => What::Shift {
+            object,
+            index: rng.below(12),
+            pages: 1 + rng.below(6),
+            up: rng.one_in(2),
+        },
+        87 => What::Truncate {
             object,
             pages: rng.below(32),
         },

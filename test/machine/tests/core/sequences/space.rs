@@ -21,6 +21,8 @@ pub struct Cell {
     pub grows: bool,
     pub heap: bool,
     pub locked: bool,
+    /// Whether a child has nothing there.
+    pub stays: bool,
     /// Log2 of the pages of the largest folio that was advised.
     pub folio: Option<u32>,
     pub object: Option<Key>,
@@ -173,6 +175,10 @@ impl Space {
         Ok(())
     }
 
+    pub fn inherit(&mut self, start: u64, pages: u64, forks: bool) -> Result<(), Refusal> {
+        self.change(start, pages, |cell| cell.stays = !forks)
+    }
+
     pub fn lock(&mut self, start: u64, pages: u64, locked: bool) -> Result<(), Refusal> {
         self.change(start, pages, |cell| {
             cell.locked = locked && cell.frames.is_none();
@@ -282,6 +288,7 @@ impl Space {
                 grows: false,
                 heap: true,
                 locked: false,
+                stays: false,
                 folio: None,
                 object: None,
                 frames: None,
@@ -295,18 +302,46 @@ impl Space {
         Ok(())
     }
 
+    /// What a shared mapping shows from `start` on, once more.
+    fn map_again(
+        &mut self,
+        start: u64,
+        pages: u64,
+        (target, leaves): (Target, bool),
+    ) -> Result<(u64, bool), Refusal> {
+        let cell = *self.cells.get(&start).ok_or(Refusal::NotMapped)?;
+        if !cell.shared || cell.object.is_none() {
+            return Err(Refusal::WrongKind);
+        }
+        let to = match target {
+            Target::Fixed(to) => to,
+            Target::Anywhere if !leaves => self.highest_gap(pages).ok_or(Refusal::NoGap)?,
+            _ => return Err(Refusal::Occupied),
+        };
+        self.check_range(to, pages)?;
+        if leaves || (to..to + pages).contains(&start) {
+            return Err(Refusal::BadRange);
+        }
+        self.unmap(to, pages);
+        self.fill(to, pages, cell);
+        Ok((to, true))
+    }
+
     /// mremap; `single` says whether the range lies in one region.
     pub fn remap(
         &mut self,
         start: u64,
         pages: u64,
         new_pages: u64,
-        target: Target,
+        (target, leaves): (Target, bool),
         single: bool,
     ) -> Result<(u64, bool), Refusal> {
-        self.check_range(start, pages)?;
-        if new_pages == 0 {
+        self.check_range(start, pages.max(1))?;
+        if new_pages == 0 || pages != 0 && leaves && new_pages != pages {
             return Err(Refusal::BadRange);
+        }
+        if pages == 0 {
+            return self.map_again(start, new_pages, (target, leaves));
         }
         if !single {
             return Err(Refusal::NotMapped);
@@ -316,11 +351,12 @@ impl Space {
             .iter()
             .find(|run| run.start <= start && start < run.end)
             .ok_or(Refusal::NotMapped)?;
-        if self.cells[&start].frames.is_some() && new_pages > pages {
+        if self.cells[&start].frames.is_some() && (new_pages > pages || leaves) {
             return Err(Refusal::WrongKind);
         }
         let target = match target {
             Target::Fixed(to) => to,
+            _ if leaves => self.highest_gap(pages).ok_or(Refusal::NoGap)?,
             _ if new_pages <= pages => {
                 self.unmap(start + new_pages, pages - new_pages);
                 return Ok((start, false));
@@ -359,6 +395,19 @@ impl Space {
         }
         self.unmap(start, pages);
         self.fill(target, new_pages, first);
+        if leaves {
+            // Private memory is where it is, and begins anew there.
+            let index = match first.object {
+                Some(_) => first.index,
+                None => start,
+            };
+            let left = Cell {
+                locked: false,
+                index,
+                ..first
+            };
+            self.fill(start, pages, left);
+        }
         Ok((target, true))
     }
 }

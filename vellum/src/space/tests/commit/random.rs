@@ -18,6 +18,8 @@ enum Page {
 #[derive(Clone, Default)]
 struct Model {
     spaces: Vec<[Option<Page>; PAGES]>,
+    /// Which pages a child has nothing of.
+    not_forked: Vec<[bool; PAGES]>,
     lengths: Vec<u64>,
 }
 
@@ -30,7 +32,9 @@ enum Call {
     },
     Unmap,
     Protect(bool),
-    Move(usize),
+    /// To there, and whether the place that is left stays mapped.
+    Move(usize, bool),
+    Inherit(bool),
     Fork,
     Exit,
 }
@@ -80,6 +84,7 @@ impl Model {
                     false => Page::Private(writes, writes && !free, free),
                 };
                 self.spaces[at][start..end].fill(Some(page));
+                self.not_forked[at][start..end].fill(false);
             }
             Call::Unmap => self.spaces[at][start..end].fill(None),
             Call::Protect(writes) => {
@@ -93,21 +98,35 @@ impl Model {
                     }
                 }
             }
-            Call::Move(to) => {
+            Call::Inherit(is_forked) => {
+                for page in start..end {
+                    self.spaces[at][page]?;
+                    self.not_forked[at][page] = !is_forked;
+                }
+            }
+            Call::Move(to, leaves) => {
                 let pages = end - start;
                 if to < end && start < to + pages {
                     return None;
                 }
                 let moved = self.spaces[at][start..end].to_vec();
-                self.spaces[at][start..end].fill(None);
+                if !leaves {
+                    self.spaces[at][start..end].fill(None);
+                }
                 self.spaces[at][to..to + pages].copy_from_slice(&moved);
+                self.not_forked[at].copy_within(start..end, to);
             }
             Call::Fork => {
-                let child = self.spaces[at];
+                let mut child = self.spaces[at];
+                for (page, is_lost) in child.iter_mut().zip(self.not_forked[at]) {
+                    *page = page.filter(|_| !is_lost);
+                }
                 self.spaces.push(child);
+                self.not_forked.push([false; PAGES]);
             }
             Call::Exit => {
                 self.spaces.swap_remove(at);
+                self.not_forked.swap_remove(at);
             }
         }
         Some(self.private().saturating_sub(before) + made)
@@ -115,7 +134,7 @@ impl Model {
 }
 
 fn some_call(rng: &mut Rng) -> Call {
-    match rng.below(16) {
+    match rng.below(18) {
         0..6 => Call::Map {
             writes: rng.below(3) > 0,
             shared: rng.below(4) == 0,
@@ -123,8 +142,9 @@ fn some_call(rng: &mut Rng) -> Call {
         },
         6..8 => Call::Unmap,
         8..12 => Call::Protect(rng.below(2) == 0),
-        12..14 => Call::Move(rng.below(PAGES)),
-        14 => Call::Fork,
+        12..14 => Call::Move(rng.below(PAGES), rng.below(3) == 0),
+        14 => Call::Inherit(rng.below(3) == 0),
+        15..17 => Call::Fork,
         _ => Call::Exit,
     }
 }
@@ -158,6 +178,7 @@ fn sequences<F: Format, R: ReverseMap>(design: &str, steps: u32, seed: u64) {
         if spaces.is_empty() {
             spaces.push(vm.create_space().unwrap());
             model.spaces.push([None; PAGES]);
+            model.not_forked.push([false; PAGES]);
         }
         let at = rng.below(spaces.len());
         let space = spaces[at];
@@ -174,7 +195,7 @@ fn sequences<F: Format, R: ReverseMap>(design: &str, steps: u32, seed: u64) {
         if let Call::Map { free, .. } = &mut call {
             *free &= !strict;
         }
-        if let Call::Move(to) = call {
+        if let Call::Move(to, _) = call {
             end = end.min(start + (PAGES - to));
         }
         if matches!(call, Call::Fork) && spaces.len() == SPACES {
@@ -205,8 +226,14 @@ fn sequences<F: Format, R: ReverseMap>(design: &str, steps: u32, seed: u64) {
             }
             Call::Unmap => space.unmap(first, pages),
             Call::Protect(writes) => space.protect(first, pages, prot(writes)),
-            Call::Move(to) => {
-                let to = RemapPlacement::Fixed(Vpn(AT + to as u64));
+            Call::Inherit(true) => space.advise(first, pages, Advice::DoFork),
+            Call::Inherit(false) => space.advise(first, pages, Advice::DontFork),
+            Call::Move(to, leaves) => {
+                let to = Vpn(AT + to as u64);
+                let to = match leaves {
+                    true => RemapPlacement::LeaveFor(to),
+                    false => RemapPlacement::Fixed(to),
+                };
                 space.remap(first, pages, pages, to).map(drop)
             }
             Call::Fork => space.fork().map(|child| {

@@ -187,12 +187,12 @@ fn check<F: Format, R: ReverseMap>(space: AnySpace<'_, F, R>, model: &Model, tol
     }
 }
 
-fn calls<F: Format, R: ReverseMap>(design: &str) {
+fn calls<F: Format, R: ReverseMap>(design: &str, steps: usize, seed: u64) {
     let vm = any_vm::<F, R>(&std::format!("{design},superpage=advise"), 2048);
     vm.swap_on(SwapArea::new(SWAP, 200)).unwrap();
-    let mut rng = Rng::new(58);
+    let mut rng = Rng::new(seed);
     let mut spaces = std::vec![(vm.create_space().unwrap(), [None; PAGES])];
-    for step in 0..700 {
+    for step in 0..steps {
         let nth = rng.below(spaces.len());
         let start = rng.below(PAGES - 1);
         let end = (start + 1 + rng.below(10)).min(PAGES);
@@ -238,6 +238,11 @@ fn calls<F: Format, R: ReverseMap>(design: &str) {
     finish(&vm, &spaces);
 }
 
+fn in_each<F: Format, R: ReverseMap>(design: &str) {
+    let steps = crate::testing::number("VELLUM_STEPS").unwrap_or(400) as usize;
+    calls::<F, R>(design, steps, 58);
+}
+
 with_each_design_and_format! {
-    memory_is_as_a_model_says_after_random_calls => calls;
+    memory_is_as_a_model_says_after_random_calls => in_each;
 }

@@ -48,6 +48,7 @@ pub fn folio_scenarios() -> Vec<Scenario> {
         (
             "moving a part of a folio",
             What::Remap {
+                leaves: false,
                 space: 0,
                 place: place(515),
                 pages: 5,

@@ -110,6 +110,7 @@ pub fn scenarios(far: u64) -> Vec<Scenario> {
         before
     };
     let remap = |to, pages, new_pages| What::Remap {
+        leaves: false,
         space: 0,
         place: place(505),
         pages,
@@ -285,6 +286,7 @@ pub fn scenarios(far: u64) -> Vec<Scenario> {
             "growing by a move",
             wide.clone(),
             What::Remap {
+                leaves: false,
                 space: 0,
                 place: place(505),
                 pages: 9,
@@ -296,6 +298,7 @@ pub fn scenarios(far: u64) -> Vec<Scenario> {
             "shrinking",
             wide.clone(),
             What::Remap {
+                leaves: false,
                 space: 0,
                 place: place(505),
                 pages: 9,

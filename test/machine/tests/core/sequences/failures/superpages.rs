@@ -35,6 +35,7 @@ pub fn superpage_scenarios(superpages: Superpages) -> Vec<Scenario> {
         pages,
     };
     let remap = |from, to| What::Remap {
+        leaves: false,
         space: 0,
         place: place(from),
         pages: 9,
@@ -146,6 +147,7 @@ fn scenarios_of_object(fresh: Vec<What>, access: Access) -> Vec<Scenario> {
         (FIRST_USE, fresh, touch(600, Read)),
     ];
     let remap = |from, to| What::Remap {
+        leaves: false,
         space: 0,
         place: place(from),
         pages: 9,

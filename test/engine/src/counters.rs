@@ -90,7 +90,7 @@ impl<F: Format, R: ReverseMap> CoreEngine<F, R> {
         let stats = self.vm.stats();
         let used = stats.frames.used() << F::FRAME_SHIFT;
         let peak = |word: &std::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
-        let arena = |stats: vellum::slab::ArenaStats| (stats.bytes, stats.bytes);
+        let arena = |stats: vellum::slab::ArenaStats| (stats.bytes, stats.peak_bytes);
         let (spaces, regions) = (arena(stats.memory.spaces), arena(stats.memory.regions));
         let region_nodes = arena(stats.memory.region_nodes);
         let (objects, nodes) = (arena(stats.memory.objects), arena(stats.memory.radix_nodes));

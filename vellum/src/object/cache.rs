@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU64;
 
 use super::mount::MountRecord;
 use super::page_lock::{PageLock, PageLocks};
-use super::radix::{INDEX_END, Radix, RadixNode};
+use super::radix::{INDEX_END, Radix, RadixNodes};
 use super::regions::{MappedBy, ObjectRegions};
 use super::spread::{Spread, SpreadRoots};
 use super::{AT_ONCE_BIT, Object, ObjectId, ObjectKind, STORE_BIT, Seals, UNMANAGED_BIT};
@@ -83,7 +83,7 @@ static MANAGERS: AtomicU64 = AtomicU64::new(0);
 /// The objects of one manager, with their pages.
 pub struct Objects<S: Default + Send + Sync + 'static = ()> {
     arena: Arena<Object<S>>,
-    pub(super) nodes: Arena<RadixNode>,
+    pub(super) nodes: RadixNodes,
     /// By itself: those who look for pages have nothing to do with it.
     pub(super) mounts: Box<Arena<MountRecord>>,
     spread: Box<Spread>,
@@ -142,7 +142,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     }
 
     /// The arena of radix nodes.
-    pub(crate) fn nodes(&self) -> &Arena<RadixNode> {
+    pub(crate) fn nodes(&self) -> &RadixNodes {
         &self.nodes
     }
 

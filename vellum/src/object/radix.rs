@@ -15,7 +15,7 @@ use core::ops::Range;
 use crate::addr::Pfn;
 use crate::frame::{OutOfMemory, PhysicalMemory, Relief, Site};
 use crate::platform::Platform;
-use crate::slab::{Arena, Handle, Item};
+use crate::slab::{Arena, Handle, Item, WhilePinned};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{DirtyMarks, Pin};
 
@@ -112,6 +112,9 @@ impl Item for RadixNode {
         &self.link
     }
 }
+
+/// The nodes of all trees. Frames of theirs that have become empty go back.
+pub type RadixNodes = Arena<RadixNode, WhilePinned>;
 
 /// Where an index stands in a node at height 1: the word, and the bit that its
 /// half of the word begins with.
@@ -233,10 +236,9 @@ const _: () = assert!(MAX_HEIGHT as u64 - 1 <= HEIGHT_MASK);
 ///
 /// ```
 /// # use vellum::addr::Pfn;
-/// # use vellum::object::{Radix, RadixNode};
-/// # use vellum::slab::Arena;
+/// # use vellum::object::{Radix, RadixNodes};
 /// # use vellum::sync::{Pin, atomic::AtomicU64};
-/// fn first(nodes: &Arena<RadixNode>, root: &AtomicU64, pin: Pin<'_>) -> Option<(u64, Pfn)> {
+/// fn first(nodes: &RadixNodes, root: &AtomicU64, pin: Pin<'_>) -> Option<(u64, Pfn)> {
 ///     // SAFETY: the root is that of a tree of these nodes.
 ///     let tree = unsafe { Radix::new(nodes, root, &pin) };
 ///     tree.next(0)
@@ -244,10 +246,9 @@ const _: () = assert!(MAX_HEIGHT as u64 - 1 <= HEIGHT_MASK);
 /// ```
 /// ```compile_fail,E0505
 /// # use vellum::addr::Pfn;
-/// # use vellum::object::{Radix, RadixNode};
-/// # use vellum::slab::Arena;
+/// # use vellum::object::{Radix, RadixNodes};
 /// # use vellum::sync::{Pin, atomic::AtomicU64};
-/// fn first(nodes: &Arena<RadixNode>, root: &AtomicU64, pin: Pin<'_>) -> Option<(u64, Pfn)> {
+/// fn first(nodes: &RadixNodes, root: &AtomicU64, pin: Pin<'_>) -> Option<(u64, Pfn)> {
 ///     // SAFETY: the root is that of a tree of these nodes.
 ///     let tree = unsafe { Radix::new(nodes, root, &pin) };
 ///     drop(pin);
@@ -255,7 +256,7 @@ const _: () = assert!(MAX_HEIGHT as u64 - 1 <= HEIGHT_MASK);
 /// }
 /// ```
 pub struct Radix<'a> {
-    nodes: &'a Arena<RadixNode>,
+    nodes: &'a RadixNodes,
     root: &'a AtomicU64,
     /// Holds back the nodes that are found.
     pin: &'a Pin<'a>,
@@ -270,7 +271,7 @@ impl<'a> Radix<'a> {
     /// `root` is 0 or was last changed by a tree of the same arena, whose nodes are retired
     /// with pins of the same memory as `pin`.
     #[inline]
-    pub unsafe fn new(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64, pin: &'a Pin<'a>) -> Self {
+    pub unsafe fn new(nodes: &'a RadixNodes, root: &'a AtomicU64, pin: &'a Pin<'a>) -> Self {
         Radix { nodes, root, pin }
     }
 
@@ -281,8 +282,8 @@ impl<'a> Radix<'a> {
         if word == 0 {
             return None;
         }
-        // SAFETY: `set_root` had the address from `nodes`, says `new`, and a node
-        // stays one, and in this tree at this height while we are pinned (invariant 7).
+        // SAFETY: `set_root` had the address from `nodes`, says `new`, and the node was in this
+        // tree since we are pinned: so it stays one, at this height (invariant 7).
         let node = unsafe { self.nodes.at(word & !HEIGHT_MASK) };
         Some((node, (word & HEIGHT_MASK) as u32 + 1))
     }
@@ -413,7 +414,7 @@ impl<'a> Radix<'a> {
     /// # Errors
     /// [`OutOfMemory`].
     pub fn prepare<P: Platform>(
-        nodes: &Arena<RadixNode>,
+        nodes: &RadixNodes,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
     ) -> Result<(), OutOfMemory> {
@@ -512,7 +513,7 @@ impl<'a> Radix<'a> {
 
     fn take(&self) -> &'a RadixNode {
         let handle = self.nodes.take_reserved(self.pin);
-        let node = self.nodes.get(handle);
+        let node = self.nodes.under(self.pin).get(handle);
         node.handle.store(handle.raw(), Ordering::Relaxed);
         node.used.store(0, Ordering::Relaxed);
         node.nodes.store(0, Ordering::Relaxed);
@@ -565,7 +566,10 @@ impl<'a> Radix<'a> {
         if gone == 0 {
             return None;
         }
-        for level in 1..=height {
+        // Levels of nodes that become empty, from the lowest up.
+        let mut emptied = 0;
+        while emptied < height {
+            let level = emptied + 1;
             let node = path[level as usize];
             if level > 1 {
                 node.below(index, level).store(0, Ordering::Release);
@@ -574,14 +578,17 @@ impl<'a> Radix<'a> {
             let used = node.used.load(Ordering::Relaxed) - gone;
             node.used.store(used, Ordering::Relaxed);
             if used > 0 {
-                if level > 1 {
-                    root.count_nodes((level - 1).wrapping_neg());
-                }
-                return Some(());
+                break;
             }
-            if level == height {
-                self.root.store(0, Ordering::Release);
-            }
+            emptied = level;
+        }
+        match emptied {
+            0 => {}
+            all if all == height => self.root.store(0, Ordering::Release),
+            some => root.count_nodes(some.wrapping_neg()),
+        }
+        // Nothing leads to them any more: who finds one is pinned already.
+        for node in &path[1..=emptied as usize] {
             self.nodes.retire(self.pin, node.handle());
         }
         Some(())

@@ -9,7 +9,7 @@ use std::vec::Vec;
 use core::cell::Cell;
 use core::ops::ControlFlow;
 
-use super::radix::{Radix, RadixNode};
+use super::radix::{Radix, RadixNodes};
 use super::*;
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
@@ -37,7 +37,7 @@ fn arenas(memory: &Memory) -> ArenaMaker {
     unsafe { ArenaMaker::new(1, memory.frame_count(), memory.frame_size()) }
 }
 
-fn tree_at<'a>(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64, pin: &'a Pin<'a>) -> Radix<'a> {
+fn tree_at<'a>(nodes: &'a RadixNodes, root: &'a AtomicU64, pin: &'a Pin<'a>) -> Radix<'a> {
     // SAFETY: a test has one arena of nodes.
     unsafe { Radix::new(nodes, root, pin) }
 }
@@ -45,7 +45,7 @@ fn tree_at<'a>(nodes: &'a Arena<RadixNode>, root: &'a AtomicU64, pin: &'a Pin<'a
 /// A tree beside a map.
 struct Pages<'a> {
     memory: &'a Memory,
-    nodes: &'a Arena<RadixNode>,
+    nodes: &'a RadixNodes,
     root: AtomicU64,
     model: BTreeMap<u64, u32>,
 }

@@ -5,6 +5,7 @@ use super::{ClearsEntries, Env, Place, RegionRef, RmapStats, Run, Topology};
 use crate::addr::Pfn;
 use crate::frame::{AuditError, OutOfMemory};
 use crate::platform::Platform;
+use crate::slab::AtHand;
 use crate::table::{PteRef, SpaceLock};
 
 /// What a design keeps for spaces. One that keeps nothing has `()` for its state.
@@ -234,6 +235,13 @@ pub trait TracksEntries: TracksRegions + TracksSpaces {
     fn make_room<P: Platform>(&self, env: &Env<'_, P>, spaces: &dyn ClearsEntries) -> bool {
         let _ = (env, spaces);
         false
+    }
+
+    /// Has arenas give back frames that hold no node any more; returns how many went. The caller
+    /// is pinned only for this.
+    fn give_back<P: Platform>(&self, env: &Env<'_, P>, at_hand: AtHand) -> u64 {
+        let _ = (env, at_hand);
+        0
     }
 
     /// Ends an operation: gives back what was prepared and not used.

@@ -5,9 +5,11 @@ use core::marker::PhantomData;
 
 use super::batch::Batch;
 use super::cache::{Cache, SlotDepot, Slots};
-use super::directory::{Directory, HANDLE_BITS};
+use super::directory::{Directory, Entry, HANDLE_BITS, Zeroable};
 use super::handle::Handle;
+use super::home::{Home, Layout, MOST_SLOTS};
 use super::numbers::{Numbers, Taken};
+use super::pinned::{ForGood, Stay};
 use crate::addr::Pfn;
 use crate::frame::{Kind, OutOfMemory, PhysicalMemory, Relief, Request, Site};
 use crate::platform::Machine;
@@ -59,8 +61,11 @@ pub trait Item: Sync + 'static {
 }
 
 /// Slots for values of one type.
-pub struct Arena<T: Item> {
-    directory: Directory,
+///
+/// `S` says how long their frames stay the arena's, and with that who may follow a handle or an
+/// address: anybody ([`ForGood`]), or whoever is pinned ([`WhilePinned`](super::WhilePinned)).
+pub struct Arena<T: Item, S: Stay = ForGood> {
+    pub(super) directory: Directory<Entry>,
     /// Log2 of the handles that a chunk takes up.
     pub(super) slot_bits: u32,
     slot_mask: u32,
@@ -77,7 +82,7 @@ pub struct Arena<T: Item> {
     pub(super) taken: PerCpu<Taken>,
     pub(super) depot: CachePadded<SlotDepot>,
     pub(super) growth: CachePadded<Growth>,
-    slot: PhantomData<fn() -> T>,
+    slot: PhantomData<fn() -> (T, S)>,
 }
 
 /// What changes when an arena grows, apart from what every use of a handle reads.
@@ -87,6 +92,8 @@ pub(super) struct Growth {
     pub(super) numbers: Numbers,
     /// Frames of the directory.
     pub(super) leaf_frames: AtomicU32,
+    /// Where vacant slots and their chunks go, if frames are given back.
+    pub(super) home: Option<Box<Home>>,
 }
 
 /// What items of every type have in common, compiled once.
@@ -96,20 +103,31 @@ impl Growth {
     #[inline(never)]
     fn new_chunk<P: Machine>(
         &self,
-        directory: &Directory,
+        directory: &Directory<Entry>,
         taken: &Taken,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
         relief: Relief,
     ) -> Result<(u32, Pfn), OutOfMemory> {
         let frame = take_frame(pin, memory, Request::page(Site::SlabFrame).low())?;
-        let number = self.numbers.take(taken, |from, to| {
-            if directory.entry(to).is_some() {
-                return Ok(());
-            }
-            self.add_leaves(directory, pin, memory, (from, to))
-        });
+        let used_before = self.home.as_ref().and_then(|home| home.take_number(pin));
+        let number = match used_before {
+            Some(number) => Ok(Some(number)),
+            None => self.numbers.take(taken, |from, to| {
+                if directory.entry(to).is_some() {
+                    return Ok(());
+                }
+                if let Some(home) = &self.home {
+                    // First, so that a number with an entry has a book.
+                    self.add_leaves(&home.books, pin, memory, (from, to))?;
+                }
+                self.add_leaves(directory, pin, memory, (from, to))
+            }),
+        };
         if let Ok(Some(number)) = number {
+            if let Some(home) = &self.home {
+                home.note_frame(number, frame);
+            }
             return Ok((number, frame));
         }
         memory.put(pin, frame);
@@ -122,9 +140,9 @@ impl Growth {
     /// Adds the leaves that are missing of the entries `from` to `to`, in ascending order: if an
     /// entry has a leaf, so have all before it.
     #[cold]
-    fn add_leaves<P: Machine>(
+    fn add_leaves<P: Machine, E: Zeroable>(
         &self,
-        directory: &Directory,
+        directory: &Directory<E>,
         pin: &Pin<'_>,
         memory: &PhysicalMemory<P>,
         (from, to): (u32, u32),
@@ -152,23 +170,34 @@ impl Growth {
 }
 
 /// Vacant slots, linked by their handles.
-impl<T: Item> ChainLinks for Arena<T> {
+impl<T: Item, S: Stay> ChainLinks for Arena<T, S> {
     const END: u32 = 0;
 
     #[inline]
     fn next(&self, slot: u32) -> u32 {
-        let slot = self.get(Handle::from_raw(slot));
-        slot.link().load(Ordering::Relaxed)
+        self.link_of(slot).load(Ordering::Relaxed)
     }
 
     #[inline]
     fn set_next(&self, slot: u32, next: u32) {
-        let slot = self.get(Handle::from_raw(slot));
-        slot.link().store(next, Ordering::Relaxed);
+        self.link_of(slot).store(next, Ordering::Relaxed);
     }
 }
 
-impl<T: Item> Slots for Arena<T> {
+impl<T: Item, S: Stay> Layout for Arena<T, S> {
+    fn chunk(&self) -> (u32, u32) {
+        (self.slot_bits, self.slots)
+    }
+
+    #[inline]
+    fn link_of(&self, slot: u32) -> &AtomicU32 {
+        // SAFETY: whoever has a vacant slot, or has the lock of what is at home, keeps its chunk
+        // from being given back: that takes all slots of a chunk, at home, and the lock.
+        unsafe { self.get_as(Handle::from_raw(slot)) }.link()
+    }
+}
+
+impl<T: Item, S: Stay> Slots for Arena<T, S> {
     fn place(&self, index: u32) -> (&AtomicU32, &AtomicU32) {
         // A batch exists only if a chunk of a number above its place does, and
         // a chunk's number has a leaf.
@@ -180,6 +209,24 @@ impl<T: Item> Slots for Arena<T> {
 }
 
 impl<T: Item> Arena<T> {
+    /// The slot of a handle. It may have been freed and used anew since the
+    /// handle was read; the caller re-verifies.
+    #[inline]
+    pub fn get(&self, handle: Handle<T>) -> &T {
+        // SAFETY: the frame stays the arena's.
+        unsafe { self.get_as(handle) }
+    }
+
+    /// The slot of a handle that may be made up: `None` if there is no such
+    /// slot. It need not be in use.
+    #[inline]
+    pub(crate) fn try_get(&self, handle: Handle<T>) -> Option<&T> {
+        // SAFETY: as above.
+        unsafe { self.slot(handle) }
+    }
+}
+
+impl<T: Item, S: Stay> Arena<T, S> {
     /// An arena without slots; see [`ArenaMaker`](super::ArenaMaker).
     ///
     /// # Safety
@@ -200,8 +247,13 @@ impl<T: Item> Arena<T> {
         let chunks = (frames / T::SHARE).max(least).min(frames);
         let chunks = u32::try_from(chunks).unwrap_or(most);
         let numbers = Numbers::new(chunks, most, cpus);
+        let frame_shift = frame_size.ilog2();
+        let home = S::RETURNS.then(|| {
+            assert!(slots <= MOST_SLOTS, "a frame with too many nodes");
+            Box::new(Home::new(numbers.most(), frame_shift))
+        });
         Arena {
-            directory: Directory::new(numbers.most(), frame_size.ilog2()),
+            directory: Directory::new(numbers.most(), frame_shift),
             slot_bits,
             slot_mask: (1 << slot_bits) - 1,
             slots,
@@ -216,42 +268,69 @@ impl<T: Item> Arena<T> {
             growth: CachePadded(Growth {
                 numbers,
                 leaf_frames: AtomicU32::new(0),
+                home,
             }),
             slot: PhantomData,
         }
     }
 
-    /// The slot of a handle. It may have been freed and used anew since the
-    /// handle was read; the caller re-verifies.
+    /// Where vacant slots go, if frames are given back. What follows for others is not compiled.
+    #[inline(always)]
+    pub(super) fn home(&self) -> Option<&Home> {
+        match S::RETURNS {
+            true => self.growth.home.as_deref(),
+            false => None,
+        }
+    }
+
+    /// The slot of a handle, or a value that was never in use.
+    ///
+    /// # Safety
+    /// As for [`Arena::slot`].
     #[inline]
-    pub fn get(&self, handle: Handle<T>) -> &T {
-        let found = self.try_get(handle);
+    pub(super) unsafe fn get_as(&self, handle: Handle<T>) -> &T {
+        // SAFETY: the caller's promise.
+        let found = unsafe { self.slot(handle) };
         debug_assert!(found.is_some(), "{handle:?} was never handed out");
         found.unwrap_or(&self.vacant)
     }
 
-    /// The slot of a handle that may be made up: `None` if there is no such
-    /// slot. It need not be in use.
+    /// The slot of a handle, if there is one.
+    ///
+    /// # Safety
+    /// If frames are given back, the caller was pinned when it called this and is as long as it
+    /// uses the slot, or keeps the slot from being vacant, or the chunk from being given back.
     #[inline]
-    pub(crate) fn try_get(&self, handle: Handle<T>) -> Option<&T> {
+    pub(super) unsafe fn slot(&self, handle: Handle<T>) -> Option<&T> {
+        let base = self.locate(handle)?;
+        // SAFETY: `base` was published by `carve` with `slots` initialised
+        // values behind it, in a frame that is the arena's own from then on, or until it was
+        // cleared and whoever was pinned then no longer is, and not given back before if the caller
+        // keeps its promise; that of `new` keeps the memory alive; values are only changed
+        // through their own interior.
+        Some(unsafe { &*base })
+    }
+
+    /// Where the slot of a handle is.
+    #[inline]
+    fn locate(&self, handle: Handle<T>) -> Option<*const T> {
         let raw = handle.raw();
         let slot = raw & self.slot_mask;
         let base = self.directory.entry(raw >> self.slot_bits)?.base::<T>();
         if base.is_null() || slot >= self.slots {
             return None;
         }
-        // SAFETY: `base` was published by `carve` with `slots` initialised
-        // values behind it, in a frame that is the arena's own from then on;
-        // the caller of `new` keeps the memory alive; values are only changed
-        // through their own interior.
-        Some(unsafe { &*base.add(slot as usize) })
+        // `slot` is one of the chunk's.
+        Some(base.wrapping_add(slot as usize))
     }
 
     /// Where the slot of a handle lies, as a word to be kept and followed with
     /// [`Arena::at`], which takes a load less than following the handle.
     #[inline]
     pub fn address(&self, handle: Handle<T>) -> u64 {
-        core::ptr::from_ref(self.get(handle)).expose_provenance() as u64
+        let place = self.locate(handle);
+        debug_assert!(place.is_some(), "{handle:?} was never handed out");
+        place.unwrap_or(&raw const *self.vacant).expose_provenance() as u64
     }
 
     /// Where a value lies that was never in use, as a word like those of
@@ -266,13 +345,14 @@ impl<T: Item> Arena<T> {
     /// # Safety
     /// [`Arena::address`] of this arena, or `Arena::vacant_address`, returned `address`, and the
     /// caller sees what was written before that call: the address was published by a release and
-    /// read by an acquire, or under a lock.
+    /// read by an acquire, or under a lock. If frames are given back, the slot was in use at some
+    /// time since the caller was pinned, and the pin lasts; or it is in use.
     #[inline]
     pub unsafe fn at(&self, address: u64) -> &T {
         let slot = core::ptr::with_exposed_provenance::<T>(address as usize);
         // SAFETY: slots are never anything but a `T` from the time they have an
-        // address (invariant 7), and stay where they are for as long as the arena
-        // lives.
+        // address (invariant 7), and stay where they are for as long as the caller says, or the
+        // arena lives.
         unsafe { &*slot }
     }
 
@@ -486,6 +566,8 @@ impl<T: Item> Arena<T> {
         let batch = cache
             .take_spare()
             .or_else(|| self.depot.pop(self, self.slots, half, pin));
+        let home = self.home();
+        let batch = batch.or_else(|| home?.take(self, self.slots * half, pin));
         if let Some(batch) = batch {
             cache.set_active(batch);
             return Ok(());
@@ -559,8 +641,10 @@ impl<T: Item> Arena<T> {
     /// Slots that anybody could have.
     fn left(&self) -> u64 {
         let numbers = &self.growth.numbers;
-        let chunks = numbers.most() - numbers.taken() + self.depot.depth();
-        u64::from(chunks) * u64::from(self.slots)
+        let home = self.home();
+        let chunks =
+            numbers.most() - numbers.taken() + self.depot.depth() + home.map_or(0, Home::numbers);
+        u64::from(chunks) * u64::from(self.slots) + home.map_or(0, |home| home.slots().into())
     }
 
     /// Names the depot, and what changes with growth.
@@ -568,19 +652,6 @@ impl<T: Item> Arena<T> {
     pub(crate) fn name_parts(&self, [depot, growth]: [&'static str; 2]) {
         name(depot, &[], &raw const self.depot, 1);
         name(growth, &[], &raw const self.growth, 1);
-    }
-
-    /// Gives this CPU's full batch, and what it retired and nobody can see any
-    /// more, to the depot, where other CPUs find them. For a CPU that idles or
-    /// goes offline.
-    pub fn drain(&self, pin: &Pin<'_>) {
-        pin.epochs().try_advance();
-        self.free_passed(pin);
-        let cache = self.caches.get(pin);
-        self.put_list(pin, cache.take_reserved());
-        if let Some(spare) = cache.take_spare() {
-            self.depot.push(self, spare, self.slots, pin);
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 
 use super::arena::{Arena, Item};
 use super::handle::Handle;
+use super::pinned::Stay;
 use crate::sync::limbo::Chain;
 
 /// Slots taken from an arena and not used yet, linked through themselves.
@@ -43,13 +44,13 @@ impl<T: Item> Batch<T> {
     /// Takes a slot out of the batch, or [`Handle::NONE`] if there is none.
     /// `arena` is the one that the batch is of.
     #[inline]
-    pub fn pop(&mut self, arena: &Arena<T>) -> Handle<T> {
+    pub fn pop<S: Stay>(&mut self, arena: &Arena<T, S>) -> Handle<T> {
         self.list.pop(arena).map_or(Handle::NONE, Handle::from_raw)
     }
 
     /// Adds a slot of `arena`, that the batch is of, which nobody uses any more.
     #[inline]
-    pub fn push(&mut self, arena: &Arena<T>, handle: Handle<T>) {
+    pub fn push<S: Stay>(&mut self, arena: &Arena<T, S>, handle: Handle<T>) {
         debug_assert!(!handle.is_none(), "no slot to set aside");
         self.list.push(arena, handle.raw());
     }

@@ -9,6 +9,7 @@
 //! depot's lock orders what one CPU wrote into a batch's slots before what the
 //! next reads there.
 
+use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::limbo::{Chain, ChainCell, ChainLinks, Limbo};
 use crate::sync::{Pin, SpinLock};
@@ -158,6 +159,12 @@ impl Cache {
     /// Takes retired slots whose epoch has passed.
     pub(crate) fn take_passed(&self, pin: &Pin<'_>) -> Chain {
         self.limbo.passed(pin)
+    }
+
+    /// Takes slots that this cache's CPU, which may be another than the caller's, retired and nobody
+    /// can see any more; none if that is pinned.
+    pub(crate) fn passed_of(&self, cpu: CpuId, pin: &Pin<'_>) -> Chain {
+        self.limbo.passed_of(cpu, pin)
     }
 
     #[inline]

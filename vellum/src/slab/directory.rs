@@ -6,6 +6,7 @@
 //! a batch is as large as a chunk.
 
 use alloc::boxed::Box;
+use core::marker::PhantomData;
 use core::ptr::{NonNull, with_exposed_provenance};
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -22,11 +23,17 @@ pub(super) struct Entry {
     pub(super) tail: AtomicU32,
 }
 
-const ENTRY_BITS: u32 = size_of::<Entry>().ilog2();
-const _: () = assert!(size_of::<Entry>() == 1 << ENTRY_BITS);
+/// What a directory has for each number.
+///
+/// # Safety
+/// Bytes that are all zero are a value.
+pub(super) unsafe trait Zeroable: Sync {}
 
-/// Addresses of all chunks of an arena.
-pub(super) struct Directory {
+// SAFETY: it is made of atomic integers.
+unsafe impl Zeroable for Entry {}
+
+/// A value for each number of an arena's chunks: [`Entry`], their addresses.
+pub(super) struct Directory<E> {
     /// Entries of the first leaf, which most arenas never outgrow; 0 if it is
     /// not there yet.
     near: AtomicU32,
@@ -35,25 +42,28 @@ pub(super) struct Directory {
     /// Addresses of the other leaves, in their places; 0 if there is no leaf.
     root: Box<[AtomicU64]>,
     leaf_bits: u32,
+    entry: PhantomData<fn() -> E>,
 }
 
-impl Directory {
+impl<E: Zeroable> Directory<E> {
     /// A directory of `1 << frame_shift` bytes a leaf, for chunks numbered 1 to
     /// `chunks`.
-    pub(super) fn new(chunks: u32, frame_shift: u32) -> Directory {
-        let leaf_bits = frame_shift - ENTRY_BITS;
+    pub(super) fn new(chunks: u32, frame_shift: u32) -> Self {
+        const { assert!(size_of::<E>().is_power_of_two()) };
+        let leaf_bits = frame_shift - size_of::<E>().ilog2();
         let leaves = (chunks >> leaf_bits) as usize + 1;
         Directory {
             near: AtomicU32::new(0),
             first: AtomicU64::new(0),
             root: (0..leaves).map(|_| AtomicU64::new(0)).collect(),
             leaf_bits,
+            entry: PhantomData,
         }
     }
 
     /// The entry of a number, if its leaf is there.
     #[inline]
-    pub(super) fn entry(&self, number: u32) -> Option<&Entry> {
+    pub(super) fn entry(&self, number: u32) -> Option<&E> {
         if number >= self.near.load(Ordering::Acquire) {
             return self.far_entry(number);
         }
@@ -64,7 +74,7 @@ impl Directory {
     }
 
     #[cold]
-    fn far_entry(&self, number: u32) -> Option<&Entry> {
+    fn far_entry(&self, number: u32) -> Option<&E> {
         let leaf = self.leaf(number)?.load(Ordering::Acquire);
         if leaf == 0 {
             return None;
@@ -114,8 +124,8 @@ impl Directory {
 /// `leaf` is the address of a frame of more than `index` entries, all zero when
 /// it was stored, that stays the directory's own for as long as `'a`.
 #[inline]
-unsafe fn entry_at<'a>(leaf: u64, index: u32) -> &'a Entry {
-    let entries = with_exposed_provenance::<Entry>(leaf as usize);
+unsafe fn entry_at<'a, E: Zeroable>(leaf: u64, index: u32) -> &'a E {
+    let entries = with_exposed_provenance::<E>(leaf as usize);
     // SAFETY: the caller's promise.
     unsafe { &*entries.add(index as usize) }
 }
@@ -131,5 +141,10 @@ impl Entry {
     pub(super) fn set_base(&self, chunk: NonNull<u8>) {
         let address = chunk.as_ptr().expose_provenance() as u64;
         self.base.store(address, Ordering::Release);
+    }
+
+    /// The chunk is none any more. Whoever is pinned may have its address still.
+    pub(super) fn clear(&self) {
+        self.base.store(0, Ordering::Relaxed);
     }
 }

@@ -1,12 +1,13 @@
 //! The right to make arenas.
 
 use super::arena::{Arena, Item};
+use super::pinned::Stay;
 use crate::addr::Pfn;
 
 /// Makes arenas for one [`PhysicalMemory`](crate::frame::PhysicalMemory).
 ///
-/// An arena keeps the frames that it has taken. So that what somebody made a lot of, and gave back,
-/// does not take memory from all others, each may take a share of the frames
+/// An arena keeps the frames that it has taken, or gives them back only when memory is short
+/// ([`Stay`]). So that what somebody made a lot of does not take memory from all others, each may take a share of the frames
 /// ([`Item::SHARE`]), or 128 of them if that is more, and what CPUs may keep at hand. When it
 /// has those, no slot can be had before one is given back.
 ///
@@ -68,7 +69,7 @@ impl ArenaMaker {
     ///
     /// # Panics
     /// If a `T` does not fit into a frame.
-    pub fn make<T: Item>(&self) -> Arena<T> {
+    pub fn make<T: Item, S: Stay>(&self) -> Arena<T, S> {
         // SAFETY: the promise made to `ArenaMaker::new`.
         unsafe { Arena::new(self.cpus, self.frames, self.frame_size) }
     }

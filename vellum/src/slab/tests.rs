@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::vec::Vec;
 
-use super::directory::Directory;
+use super::directory::{Directory, Entry};
 use super::*;
 use crate::frame::{AuditPlace, FailAt, Kind, OutOfMemory, PhysicalMemory, Request, Site};
 use crate::platform::Machine;
@@ -53,12 +53,21 @@ impl Item for Large {
 const SLOTS: usize = 4096 / 40;
 
 /// The arena goes first when it is dropped, and is of one memory.
-struct Setup<T: Item> {
-    arena: Arena<T>,
+struct Setup<T: Item, S: Stay = ForGood> {
+    arena: Arena<T, S>,
     memory: PhysicalMemory<TestMachine>,
 }
 
 fn setup<T: Item>(cpus: usize, frames: u32) -> Setup<T> {
+    setup_as(cpus, frames)
+}
+
+/// One whose arena gives frames back.
+fn returning<T: Item>(cpus: usize, frames: u32) -> Setup<T, WhilePinned> {
+    setup_as(cpus, frames)
+}
+
+fn setup_as<T: Item, S: Stay>(cpus: usize, frames: u32) -> Setup<T, S> {
     run_on(0);
     let memory = PhysicalMemory::new(TestMachine::simple(cpus, frames)).unwrap();
     // SAFETY: used with the memory beside it, which is dropped after it.
@@ -69,7 +78,7 @@ fn setup<T: Item>(cpus: usize, frames: u32) -> Setup<T> {
     }
 }
 
-impl<T: Item> Setup<T> {
+impl<T: Item, S: Stay> Setup<T, S> {
     fn alloc(&self) -> Result<Handle<T>, OutOfMemory> {
         self.arena.alloc(&self.memory.pin(), &self.memory)
     }
@@ -469,7 +478,7 @@ fn numbers_that_cpus_have_taken_for_later_are_no_chunks() {
 fn a_directory_keeps_the_leaf_that_was_added_first() {
     let memory = PhysicalMemory::new(TestMachine::simple(1, 64)).unwrap();
     run_on(0);
-    let directory = Directory::new(1000, 12);
+    let directory: Directory<Entry> = Directory::new(1000, 12);
     let request = Request::page(Site::SlabDirectory).zeroed();
     for number in [300, 2] {
         assert!(directory.entry(number).is_none());
@@ -499,4 +508,302 @@ fn the_platform_is_asked_for_frames_only_when_a_chunk_is_made() {
         .memory
         .alloc(&setup.memory.pin(), Request::page(Site::Space));
     assert!(frame.is_ok());
+}
+
+impl<T: Item> Setup<T, WhilePinned> {
+    fn give_back(&self) -> u64 {
+        self.arena
+            .give_back(&self.memory.pin(), &self.memory, AtHand::Given)
+    }
+
+    /// Gives back, and waits until the frames are free.
+    fn give_back_and_wait(&self) -> u64 {
+        let frames = self.give_back();
+        for _ in 0..3 {
+            self.memory.drain(&self.memory.pin());
+        }
+        frames
+    }
+
+    fn alloc_many(&self, count: usize) -> Vec<Handle<T>> {
+        (0..count).map(|_| self.alloc().unwrap()).collect()
+    }
+}
+
+/// Frames of the directory of an arena that gives frames back: one for chunks, one for their books.
+const LEAVES: u64 = 2;
+
+#[test]
+fn a_peak_gives_its_frames_back() {
+    let setup = returning::<Node>(1, 1024);
+    let kept = setup.alloc().unwrap();
+    let peak = setup.alloc_many(100 * SLOTS);
+    let before = setup.memory.stats().used();
+    assert_eq!(setup.arena.stats().frames, 101 + LEAVES);
+    for handle in peak {
+        setup.free(handle);
+    }
+    assert_eq!(setup.census().chunks, 101, "nobody asked");
+    assert_eq!(setup.give_back_and_wait(), 100);
+    let stats = setup.arena.stats();
+    assert_eq!(
+        (stats.frames, stats.returned, stats.live),
+        (1 + LEAVES, 100, 1)
+    );
+    assert_eq!(stats.peak, 101 * SLOTS as u64);
+    assert_eq!(before - setup.memory.stats().used(), 100);
+    let census = setup.census();
+    assert_eq!((census.live, census.vacant), (1, SLOTS as u64 - 1));
+    let pin = setup.memory.pin();
+    assert!(setup.arena.under(&pin).try_get(kept).is_some());
+}
+
+#[test]
+fn frames_with_a_slot_in_use_stay_and_their_other_slots_are_found_again() {
+    let setup = returning::<Node>(1, 1024);
+    let held = setup.alloc_many(10 * SLOTS);
+    let (kept, freed): (Vec<_>, Vec<_>) = (0..).zip(held).partition(|(at, _)| at % SLOTS == 7);
+    for (_, handle) in &freed {
+        setup.free(*handle);
+    }
+    assert_eq!(setup.give_back_and_wait(), 0);
+    let census = setup.census();
+    assert_eq!((census.live, census.chunks), (10, 10));
+    let again: BTreeSet<_> = setup.alloc_many(freed.len()).into_iter().collect();
+    assert_eq!(again, freed.iter().map(|&(_, handle)| handle).collect());
+    assert_eq!(setup.arena.stats().frames, 10 + LEAVES);
+    for handle in again
+        .into_iter()
+        .chain(kept.into_iter().map(|(_, handle)| handle))
+    {
+        setup.free(handle);
+    }
+    assert_eq!(setup.give_back_and_wait(), 10);
+    assert_eq!(setup.census().chunks, 0);
+}
+
+#[test]
+fn a_chunk_takes_the_number_of_one_that_went() {
+    let setup = returning::<Node>(1, 1024);
+    let mut seen = BTreeSet::new();
+    for _ in 0..20 {
+        let held = setup.alloc_many(30 * SLOTS);
+        let distinct: BTreeSet<_> = held.iter().copied().collect();
+        assert_eq!(distinct.len(), held.len());
+        seen.extend(distinct);
+        for handle in held {
+            setup.free(handle);
+        }
+        assert_eq!(setup.give_back(), 30);
+        setup.census();
+    }
+    assert_eq!(seen.len(), 30 * SLOTS);
+    assert_eq!(setup.arena.stats().returned, 600);
+}
+
+#[test]
+fn a_reader_in_its_pin_sees_a_slot_that_went_as_it_was() {
+    let setup = returning::<Node>(2, 64);
+    let handle = setup.alloc().unwrap();
+    run_on(1);
+    let reader = setup.memory.pin();
+    let seen = setup.arena.under(&reader).get(handle);
+    seen.rest[3].store(77, Ordering::Relaxed);
+    run_on(0);
+    setup.free(handle);
+    assert_eq!(setup.give_back(), 1);
+    assert!(setup.arena.under(&reader).try_get(handle).is_none());
+    // All memory that there is becomes somebody else's.
+    let mut others = Vec::new();
+    let request = Request::page(Site::AnonymousPage).zeroed();
+    let take_all = |others: &mut Vec<_>| {
+        while let Ok(frame) = setup.memory.alloc(&setup.memory.pin(), request) {
+            setup.memory.direct_bytes(frame).fill(0xaaaa_aaaa_aaaa_aaaa);
+            others.push(frame);
+        }
+        others.len()
+    };
+    assert_eq!(take_all(&mut others), 64 - LEAVES as usize - 1);
+    assert_eq!(seen.rest[3].load(Ordering::Relaxed), 77);
+    drop(reader);
+    for _ in 0..3 {
+        setup.memory.drain(&setup.memory.pin());
+    }
+    assert_eq!(take_all(&mut others), 64 - LEAVES as usize);
+}
+
+#[test]
+fn a_retired_slot_keeps_its_frame_until_its_epoch_has_passed() {
+    let setup = returning::<Node>(2, 64);
+    let handle = setup.alloc().unwrap();
+    run_on(1);
+    let reader = setup.memory.pin();
+    run_on(0);
+    setup.arena.retire(&setup.memory.pin(), handle);
+    assert_eq!(setup.give_back_and_wait(), 0);
+    assert!(setup.arena.under(&reader).try_get(handle).is_some());
+    assert_eq!(setup.census().limbo, 1);
+    drop(reader);
+    for _ in 0..2 {
+        assert!(setup.memory.epochs().try_advance());
+    }
+    assert_eq!(setup.give_back(), 1);
+    setup.census();
+}
+
+#[test]
+fn what_an_idle_cpu_retired_goes_with_what_another_gives_back() {
+    let setup = returning::<Node>(2, 64);
+    let handles = setup.alloc_many(SLOTS);
+    run_on(1);
+    for &handle in &handles[1..] {
+        setup.arena.retire(&setup.memory.pin(), handle);
+    }
+    run_on(0);
+    setup.free(handles[0]);
+    let frames: u64 = (0..4).map(|_| setup.give_back()).sum();
+    assert_eq!(frames, 1);
+    setup.census();
+}
+
+#[test]
+fn an_arena_may_have_as_many_chunks_after_some_went() {
+    let memory = PhysicalMemory::new(TestMachine::simple(1, 64)).unwrap();
+    run_on(0);
+    // SAFETY: used with this memory only, which is dropped after it. That the memory has
+    // more frames than it says only makes the directory smaller.
+    let arena: Arena<Node, WhilePinned> = unsafe { ArenaMaker::new(1, 2, 4096) }.make();
+    for _ in 0..5 {
+        let slots: Vec<_> = (0..10 * SLOTS)
+            .map_while(|_| arena.alloc(&memory.pin(), &memory).ok())
+            .collect();
+        assert_eq!(slots.len(), 2 * SLOTS);
+        assert!(!arena.may_have_more(2 * SLOTS as u64));
+        for slot in slots {
+            arena.free(&memory.pin(), slot);
+        }
+        arena.give_back(&memory.pin(), &memory, AtHand::Given);
+        assert!(arena.may_have_more(SLOTS as u64 / 2));
+    }
+}
+
+#[test]
+fn a_number_is_not_lost_when_there_is_no_frame_for_its_chunk() {
+    let setup = returning::<Node>(1, 1024);
+    for site in [Site::SlabFrame, Site::SlabDirectory] {
+        for after in 0..LEAVES as u32 {
+            setup.memory.inject(Some(FailAt { site, after }));
+            let failed = setup.alloc();
+            setup.memory.inject(None);
+            let Ok(handle) = failed else { continue };
+            setup.free(handle);
+            assert_eq!(setup.give_back(), 1);
+        }
+    }
+    setup.memory.inject(Some(FailAt {
+        site: Site::SlabFrame,
+        after: 0,
+    }));
+    assert_eq!(setup.alloc(), Err(OutOfMemory));
+    setup.memory.inject(None);
+    let census = setup.census();
+    assert_eq!(
+        (census.chunks, census.live, census.directory),
+        (0, 0, LEAVES)
+    );
+    setup.alloc().unwrap();
+    assert_eq!(
+        (setup.census().chunks, setup.arena.stats().peak),
+        (1, SLOTS as u64)
+    );
+}
+
+#[test]
+fn the_audit_sees_a_slot_at_home_that_is_in_use() {
+    let setup = returning::<Node>(1, 1024);
+    let handles = setup.alloc_many(2);
+    setup.free(handles[0]);
+    setup.give_back();
+    setup.free(handles[0]);
+    assert!(setup.arena.audit().is_err());
+}
+
+/// Whatever one CPU uses, another gives back beside it.
+#[test]
+fn frames_are_given_back_while_others_take_slots() {
+    let setup = returning::<Node>(2, 512);
+    let seed = Rng::new(9).next();
+    let work = |cpu: u16| {
+        run_on(cpu);
+        let mut rng = Rng::new(seed ^ u64::from(cpu) << 32);
+        let mut held: Vec<Handle<Node>> = Vec::new();
+        let mut most = 0;
+        for step in 0..40_000 {
+            let pin = setup.memory.pin();
+            if step % 1000 == 0 {
+                // All of them come and go about together.
+                most = step / 1000 % 2 * 3000;
+            }
+            if rng.below(200) == 0 {
+                let at_hand = [AtHand::Kept, AtHand::Given][rng.below(2)];
+                setup.arena.give_back(&pin, &setup.memory, at_hand);
+            } else if held.len() < most {
+                let Ok(handle) = setup.arena.alloc(&pin, &setup.memory) else {
+                    continue;
+                };
+                let node = setup.arena.under(&pin).get(handle);
+                assert_eq!(
+                    node.owner.swap(1, Ordering::AcqRel),
+                    0,
+                    "{handle:?} is in use"
+                );
+                node.rest[0].store(handle.raw().into(), Ordering::Relaxed);
+                held.push(handle);
+            } else if !held.is_empty() {
+                let handle = held.swap_remove(rng.below(held.len()));
+                let node = setup.arena.under(&pin).get(handle);
+                assert_eq!(node.rest[0].load(Ordering::Relaxed), handle.raw().into());
+                assert_eq!(
+                    node.owner.swap(0, Ordering::Release),
+                    1,
+                    "{handle:?} is vacant"
+                );
+                match rng.below(2) {
+                    0 => setup.arena.retire(&pin, handle),
+                    _ => setup.arena.free(&pin, handle),
+                }
+            }
+        }
+        held.len() as u64
+    };
+    let held: u64 = thread::scope(|scope| {
+        let threads = [0, 1].map(|cpu| scope.spawn(move || work(cpu)));
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    assert_eq!(setup.census().live, held);
+    setup.give_back();
+    assert!(setup.arena.stats().returned > 0);
+}
+
+#[test]
+fn what_a_cpu_has_at_hand_stays_for_what_it_is_at() {
+    let setup = returning::<Node>(1, 1024);
+    setup
+        .arena
+        .reserve(&setup.memory.pin(), &setup.memory, 20)
+        .unwrap();
+    let give_back = |at_hand| {
+        let pin = setup.memory.pin();
+        setup.arena.give_back(&pin, &setup.memory, at_hand)
+    };
+    assert_eq!(give_back(AtHand::Kept), 0);
+    let pin = setup.memory.pin();
+    setup.arena.reserve(&pin, &setup.memory, 20).unwrap();
+    assert_eq!(setup.arena.stats().frames, 1 + LEAVES);
+    drop(pin);
+    assert_eq!(give_back(AtHand::Given), 1);
+    setup.census();
 }

@@ -36,6 +36,7 @@ mod properties;
 mod reclaim;
 mod requests;
 mod reservations;
+mod returned;
 #[cfg(feature = "published")]
 mod room;
 mod rooms;

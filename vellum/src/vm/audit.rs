@@ -209,7 +209,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let tracts = self.tracts.items.audit();
         let tracts = tracts.map_err(inner("arena of tracts"))?;
         report.tracts = tracts.live;
-        let tract_nodes = self.tracts.nodes.audit();
+        let tract_nodes = self.tracts.audit_nodes();
         let tract_nodes = tract_nodes.map_err(inner("arena of the nodes of tracts"))?;
         let region_sets = self.objects.region_sets().audit();
         let region_sets = region_sets.map_err(inner("arena of further sets of regions"))?;

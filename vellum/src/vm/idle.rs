@@ -3,6 +3,7 @@
 
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
+use crate::slab::AtHand;
 use crate::space::Vm;
 use crate::table::Format;
 
@@ -26,10 +27,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     }
 
     /// Frees what this CPU keeps at hand, for others to use: free frames, and
-    /// free page tables. For memory pressure; allocations that fail, or leave a
-    /// zone short, do it by themselves.
+    /// free page tables; and frames of nodes (of page caches, of trees of regions, of reverse
+    /// mapping) that hold none any more, as soon as no CPU is pinned that could see them. For memory
+    /// pressure; allocations that fail, or leave a zone short, do it by themselves.
     pub fn relieve(&self) {
-        self.memory.drain(&self.pin());
+        let pin = self.pin();
+        self.give_back_frames(&pin, AtHand::Given);
+        self.memory.drain(&pin);
     }
 
     /// Frees what this CPU keeps because it goes offline. Returns how many

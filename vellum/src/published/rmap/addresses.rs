@@ -16,7 +16,7 @@ use crate::frame::AuditError;
 use crate::frame::{OutOfMemory, Relief, Site};
 use crate::platform::Platform;
 use crate::rmap::Env;
-use crate::slab::{Arena, ArenaCensus, ArenaMaker, ArenaStats, Handle, Item};
+use crate::slab::{Arena, ArenaCensus, ArenaMaker, ArenaStats, AtHand, Handle, Item, WhilePinned};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, PerCpu};
 
@@ -77,7 +77,7 @@ struct AddressesCpu {
 
 /// All chains of addresses.
 pub(super) struct Addresses {
-    nodes: Arena<AddressNode>,
+    nodes: Arena<AddressNode, WhilePinned>,
     cpus: PerCpu<AddressesCpu>,
 }
 
@@ -125,7 +125,7 @@ impl Addresses {
                 Handle::from_raw(spare)
             }
         };
-        let node = self.nodes.get(handle);
+        let node = self.nodes.under(env.pin).get(handle);
         for index in 0..SLOTS {
             node.set_slot(index, 0);
         }
@@ -146,20 +146,23 @@ impl Addresses {
     /// A chain of one address for a page with `count` mappings.
     pub fn begin<P: Platform>(&self, env: &Env<'_, P>, count: u32, page: Vpn) -> AddressChain {
         let chain = self.take(env);
-        let node = self.nodes.get(chain);
+        let node = self.nodes.under(env.pin).get(chain);
         node.set_slot(0, u64::from(count));
         node.set_slot(1, page.0 + 1);
         chain
     }
 
     /// Mappings of the page.
-    pub fn count(&self, chain: AddressChain) -> u32 {
-        self.nodes.get(chain).slot(0) as u32
+    pub fn count<P: Platform>(&self, env: &Env<'_, P>, chain: AddressChain) -> u32 {
+        self.nodes.under(env.pin).get(chain).slot(0) as u32
     }
 
     /// Sets the mappings of the page.
-    pub fn set_count(&self, chain: AddressChain, count: u32) {
-        self.nodes.get(chain).set_slot(0, u64::from(count));
+    pub fn set_count<P: Platform>(&self, env: &Env<'_, P>, chain: AddressChain, count: u32) {
+        self.nodes
+            .under(env.pin)
+            .get(chain)
+            .set_slot(0, u64::from(count));
     }
 
     /// Adds an address unless it is there.
@@ -169,7 +172,7 @@ impl Addresses {
         let (mut handle, mut first) = (chain, 1);
         while !handle.is_none() {
             searched.bump();
-            let node = self.nodes.get(handle);
+            let node = self.nodes.under(env.pin).get(handle);
             for index in first..SLOTS {
                 match node.slot(index) {
                     0 => empty = empty.or(Some((node, index))),
@@ -184,36 +187,54 @@ impl Addresses {
             return;
         }
         let added = self.take(env);
-        let (node, head) = (self.nodes.get(added), self.nodes.get(chain));
+        let (node, head) = (
+            self.nodes.under(env.pin).get(added),
+            self.nodes.under(env.pin).get(chain),
+        );
         node.set_slot(0, page.0 + 1);
         node.next.store(head.next().raw(), Ordering::Relaxed);
         head.next.store(added.raw(), Ordering::Relaxed);
     }
 
     /// The address with number `number`, from 0.
-    pub fn get(&self, chain: AddressChain, number: usize) -> Option<Vpn> {
+    pub fn get<P: Platform>(
+        &self,
+        env: &Env<'_, P>,
+        chain: AddressChain,
+        number: usize,
+    ) -> Option<Vpn> {
         let mut place = number + 1;
         let mut handle = chain;
         while place >= SLOTS {
-            handle = self.nodes.get(handle).next();
+            handle = self.nodes.under(env.pin).get(handle).next();
             if handle.is_none() {
                 return None;
             }
             place -= SLOTS;
         }
-        self.nodes.get(handle).slot(place).checked_sub(1).map(Vpn)
+        self.nodes
+            .under(env.pin)
+            .get(handle)
+            .slot(place)
+            .checked_sub(1)
+            .map(Vpn)
     }
 
     /// Ends a chain; returns the count it held.
     pub fn end<P: Platform>(&self, env: &Env<'_, P>, chain: AddressChain) -> u32 {
-        let count = self.count(chain);
+        let count = self.count(env, chain);
         let mut handle = chain;
         while !handle.is_none() {
-            let next = self.nodes.get(handle).next();
+            let next = self.nodes.under(env.pin).get(handle).next();
             self.give(env, handle);
             handle = next;
         }
         count
+    }
+
+    /// Has the arena give back frames that hold no node any more; returns how many went.
+    pub fn give_back<P: Platform>(&self, env: &Env<'_, P>, at_hand: AtHand) -> u64 {
+        self.nodes.give_back(env.pin, env.memory, at_hand)
     }
 
     /// Nodes taken and given back for chains, and nodes read in searches.

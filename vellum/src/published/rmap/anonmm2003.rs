@@ -35,7 +35,7 @@ use crate::rmap::{
     Audited, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, TracksEntries,
     TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
 };
-use crate::slab::{ArenaMaker, Handle};
+use crate::slab::{ArenaMaker, AtHand, Handle};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, PerCpu};
 use crate::table::Format;
@@ -79,16 +79,16 @@ impl Anonmm2003 {
         }
     }
 
-    fn count(&self, word: u64) -> u32 {
-        chain_of(word).map_or(word as u32, |chain| self.addresses.count(chain))
+    fn count<P: Platform>(&self, env: &Env<'_, P>, word: u64) -> u32 {
+        chain_of(word).map_or(word as u32, |chain| self.addresses.count(env, chain))
     }
 
     /// The word of a page that gained a mapping.
     #[inline]
-    fn incremented(&self, word: u64) -> u64 {
+    fn incremented<P: Platform>(&self, env: &Env<'_, P>, word: u64) -> u64 {
         if let Some(chain) = chain_of(word) {
-            self.addresses
-                .set_count(chain, self.addresses.count(chain) + 1);
+            let count = self.addresses.count(env, chain);
+            self.addresses.set_count(env, chain, count + 1);
             return word;
         }
         word + 1
@@ -98,12 +98,12 @@ impl Anonmm2003 {
     /// if it has no more.
     #[inline]
     fn decremented<P: Platform>(&self, env: &Env<'_, P>, word: u64, pfn: Pfn, lost: u32) -> u64 {
-        let count = self.count(word);
+        let count = self.count(env, word);
         debug_assert!(count >= lost, "a page lost more mappings than it had");
         let left = count.saturating_sub(lost);
         if left > 0 {
             if let Some(chain) = chain_of(word) {
-                self.addresses.set_count(chain, left);
+                self.addresses.set_count(env, chain, left);
                 return word;
             }
             return u64::from(left);
@@ -125,7 +125,7 @@ impl Anonmm2003 {
     /// The word after an entry of the page was moved to `page`.
     fn moved<P: Platform>(&self, env: &Env<'_, P>, word: u64, pfn: Pfn, page: Vpn) -> u64 {
         let frame = env.memory.frame(pfn);
-        if self.count(word) == 1 {
+        if self.count(env, word) == 1 {
             frame.set_place(page.0);
             return self.unchained(env, word);
         }
@@ -166,7 +166,7 @@ unsafe impl ReverseMap for Anonmm2003 {
     ) {
         if is_of_object(env, run.frame) {
             self.files.add(env, run);
-            self.for_run(env, run, |word, _, _| self.incremented(word));
+            self.for_run(env, run, |word, _, _| self.incremented(env, word));
             return;
         }
         self.cpus.get(env.pin).adds.add(u64::from(run.count));
@@ -175,7 +175,7 @@ unsafe impl ReverseMap for Anonmm2003 {
                 self.bundles.hold(place.space_state, 1);
                 self.bundles.own(place.space_state, env.memory.frame(pfn));
             }
-            self.incremented(word)
+            self.incremented(env, word)
         });
     }
 
@@ -188,7 +188,7 @@ unsafe impl ReverseMap for Anonmm2003 {
         _place: Place<'_, (), SpaceMember>,
     ) {
         self.cpus.get(env.pin).duplicates.add(u64::from(run.count));
-        self.for_run(env, run, |word, _, _| self.incremented(word));
+        self.for_run(env, run, |word, _, _| self.incremented(env, word));
     }
 
     #[inline]
@@ -275,7 +275,7 @@ unsafe impl ReverseMap for Anonmm2003 {
             let chain = chain_of(word);
             let outcome = self.bundles.search(&mut visit, |number| match number {
                 0 => Some(Vpn(frame.index())),
-                _ => self.addresses.get(chain?, number - 1),
+                _ => self.addresses.get(env, chain?, number - 1),
             });
             if visit.unmapped > 0 {
                 let removes = &self.cpus.get(env.pin).removes;
@@ -362,6 +362,10 @@ impl TracksEntries for Anonmm2003 {
     fn prepare_move<P: Platform>(&self, env: &Env<'_, P>, count: usize) -> Result<(), OutOfMemory> {
         self.addresses.reserve(env, count)
     }
+
+    fn give_back<P: Platform>(&self, env: &Env<'_, P>, at_hand: AtHand) -> u64 {
+        self.addresses.give_back(env, at_hand)
+    }
 }
 
 impl TracksLeaves for Anonmm2003 {
@@ -426,7 +430,7 @@ impl Audited for Anonmm2003 {
         if word & 1 << LOCK_BIT != 0 {
             return Err("the page's rmap lock is held");
         }
-        if self.count(word) != maps {
+        if self.count(env, word) != maps {
             return Err("the design's count of mappings is not the frame's");
         }
         if frame.kind() == Kind::Object {

@@ -16,7 +16,7 @@ use crate::rmap::{
     Audited, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, TracksEntries,
     TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
 };
-use crate::slab::ArenaMaker;
+use crate::slab::{ArenaMaker, AtHand};
 use crate::sync::atomic::Ordering;
 use crate::table::{Format, PteRef};
 
@@ -188,6 +188,10 @@ impl TracksEntries for Partial {
 
     fn finish<P: Platform>(&self, env: &Env<'_, P>, ctx: ()) {
         self.anonymous.finish(env, ctx);
+    }
+
+    fn give_back<P: Platform>(&self, env: &Env<'_, P>, at_hand: AtHand) -> u64 {
+        self.anonymous.give_back(env, at_hand)
     }
 
     #[inline]

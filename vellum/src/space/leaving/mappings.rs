@@ -14,6 +14,7 @@ use crate::object::{PageLock, Pass};
 use crate::platform::{GroupId, Platform};
 use crate::reclaim::{Used, Walked};
 use crate::rmap::{ReverseMap, Verdict};
+use crate::slab::AtHand;
 use crate::space::leaves::contiguous::FoundRun;
 use crate::space::leaves::zap::Zap;
 use crate::space::locks::flush::Lost;
@@ -52,7 +53,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
             let (mut is_large, mut is_locked) = (false, false);
             let report = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
                 let space = self.live_at(slot.space());
-                is_locked = content_stays && self.is_locked(space, slot.page());
+                is_locked = content_stays && self.is_locked(pin, space, slot.page());
                 is_large = slot.is_large();
                 if stale.is_full() || is_large || is_locked {
                     return Verdict::Stop;
@@ -125,7 +126,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
             let mut is_large = false;
             let mut run = None;
             let visit = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
-                is_locked = self.is_locked(self.live_at(slot.space()), slot.page());
+                is_locked = self.is_locked(pin, self.live_at(slot.space()), slot.page());
                 if is_locked {
                     return Verdict::Stop;
                 }
@@ -188,8 +189,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
                 // Whoever pins the page through this entry has its table locked.
                 let counts = frame.counts();
                 let space = self.live_at(entry.space());
-                is_refused =
-                    entry.is_large() || counts.pins() > 0 || self.is_locked(space, entry.page());
+                is_refused = entry.is_large()
+                    || counts.pins() > 0
+                    || self.is_locked(pin, space, entry.page());
                 run = FoundRun::of(entry);
                 let stops = is_full || is_refused || run.is_some();
                 if stops || !swap.add_entry(pin, slot) {
@@ -241,7 +243,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
                 return Verdict::Stop;
             }
             let space = self.live_at(entry.space());
-            if self.is_locked(space, entry.page()) {
+            if self.is_locked(&pin, space, entry.page()) {
                 return Verdict::Stop;
             }
             let taken = self.take_away(space);
@@ -281,6 +283,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
         used: &mut dyn FnMut(Pfn),
     ) -> Walked {
         Vm::walk_tables(self, unpinned, walk, used)
+    }
+
+    fn give_back_frames(&self, pin: &Pin<'_>) -> u64 {
+        Vm::give_back_frames(self, pin, AtHand::Kept)
     }
 
     fn make_room_for_nodes(&self) -> bool {

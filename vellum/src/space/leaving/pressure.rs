@@ -3,8 +3,8 @@
 //!
 //! Nothing that allocates makes room itself: it is pinned, and may hold locks. If frames wait for
 //! their epoch, of this CPU or of others, that is waited for first (`frame/waiting.rs`): they are
-//! free as soon as whoever is pinned gets on, and nothing has to leave for it. Then there are
-//! three ways to make room, tried in this order: entries of reverse mapping are cleared whose
+//! free as soon as whoever is pinned gets on, and nothing has to leave for it. So are frames that
+//! arenas took for nodes that are gone (`slab/home.rs`). Then there are three ways to make room, tried in this order: entries of reverse mapping are cleared whose
 //! nodes are needed for others (`room.rs`), page tables move out of low memory (`lift.rs`), and
 //! pages leave memory (`evict.rs`). If none helps any more, the platform is asked, and told
 //! whose end would free most (`victim.rs`).
@@ -13,10 +13,11 @@ use crate::frame::Relief;
 use crate::platform::{GroupId, NodeId, Platform};
 use crate::reclaim::{ReclaimStats, Scope};
 use crate::rmap::ReverseMap;
+use crate::slab::AtHand;
 use crate::space::state::common::PageCache;
 use crate::space::state::manager::Vm;
 use crate::space::state::shortage::{Lack, Lends, MakesRoom};
-use crate::sync::Unpinned;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 /// Times that room is made in one way for one call at most; each time twice as much as the time
@@ -44,6 +45,8 @@ struct Effort {
     group: u32,
     /// Whether the call was made again since there was no way left, as others may have made room.
     was_repeated: bool,
+    /// Whether arenas were asked for the frames of nodes that are gone.
+    were_arenas_asked: bool,
     /// How often the platform was asked for memory.
     rescues: u32,
 }
@@ -232,6 +235,13 @@ impl<P: Platform> PageCache<'_, P> {
             }
             effort.epochs = MOST_TRIES;
         }
+        if !effort.were_arenas_asked && self.memory.was_short() {
+            effort.were_arenas_asked = true;
+            if self.mappings.give_back_frames(&self.pin_by(&unpinned)) > 0 {
+                self.memory.wait_for_frames(unpinned);
+                return true;
+            }
+        }
         if effort.nodes < MOST_TRIES {
             effort.nodes += 1;
             if self.mappings.make_room_for_nodes() {
@@ -291,6 +301,7 @@ impl<P: Platform> PageCache<'_, P> {
         }
         self.memory.reclaim_begins(node);
         if self.memory.lacking(node) > 0 {
+            (self.mappings).give_back_frames(&self.pin_by(&unpinned));
             self.memory.wait_for_frames(unpinned.reborrow());
         }
         let mut freed = 0;
@@ -314,6 +325,18 @@ impl<P: Platform> PageCache<'_, P> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
+    /// [`Mappings::give_back_frames`].
+    pub(crate) fn give_back_frames(&self, pin: &Pin<'_>, at_hand: AtHand) -> u64 {
+        // Whoever is pinned around this may have reserved nodes.
+        if pin.is_nested() {
+            return 0;
+        }
+        let memory = &self.memory;
+        self.objects.nodes().give_back(pin, memory, at_hand)
+            + self.region_nodes.give_back(pin, memory, at_hand)
+            + self.rmap.give_back(&self.env(pin), at_hand)
+    }
+
     /// Has pages leave memory until every zone of a node has as much free as its high watermark,
     /// or no more can leave: for the embedder's task of the node, which sleeps until
     /// [`Machine::wake_reclaim`](crate::platform::Machine::wake_reclaim). Returns how many have left; 0 with `reclaim=off`. The caller

@@ -8,7 +8,6 @@ use crate::object::PageLock;
 use crate::reclaim::{Used, Walked};
 use crate::space::state::common::Mappings;
 use crate::space::tests::vm;
-use crate::sync::Pin;
 
 /// Those who can have tables moved, once low memory is lacking.
 struct Low {
@@ -48,6 +47,9 @@ impl Mappings for Low {
     }
     fn walk_tables(&self, _: Unpinned<'_>, _: (usize, u32), _: &mut dyn FnMut(Pfn)) -> Walked {
         Walked::default()
+    }
+    fn give_back_frames(&self, _: &Pin<'_>) -> u64 {
+        0
     }
     fn make_room_for_nodes(&self) -> bool {
         false

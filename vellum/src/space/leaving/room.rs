@@ -45,7 +45,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .rmap
                 .visit::<P, F>(&self.env(pin), self, pfn, &mut |slot| {
                     let is_other = slot.space() != handle || slot.page() != page;
-                    if is_other || slot.is_large() || self.is_locked(space, page) {
+                    if is_other || slot.is_large() || self.is_locked(pin, space, page) {
                         return Verdict::Keep;
                     }
                     let taken = self.take_away(space);

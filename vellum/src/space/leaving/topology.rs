@@ -7,25 +7,26 @@ use crate::platform::Platform;
 use crate::rmap::{RegionRef, ReverseMap, Stretch, Topology};
 use crate::slab::Handle;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::{Region, RegionView};
+use crate::space::state::region::RegionView;
 use crate::space::state::spaces::Live;
+use crate::space::state::tree::RegionTree;
 use crate::sync::Pin;
 use crate::table::{Format, PteRef};
-use crate::tree::{IntervalItem, RangeTree};
+use crate::tree::IntervalItem;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The region that ends or begins where another does, if it could be part
     /// of one mapping with it.
     fn sibling<'a>(
         &'a self,
-        (space, tree): (Live<'a, R>, RangeTree<'a, Region<R>>),
+        (space, tree): (Live<'_, R>, RegionTree<'_, R>),
         page: Vpn,
         fits: impl Fn(&RegionView) -> bool,
     ) -> Option<RegionRef<'a, R::Region>> {
         let found = tree.last_at_most(page.0)?;
         let view = found.view();
         (view.range.contains(page) && fits(&view))
-            .then(|| found.region_ref_with(space.handle(), &view))
+            .then(|| Vm::region(self, found.handle()).region_ref_with(space.handle(), &view))
     }
 }
 
@@ -75,12 +76,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Topology<R::Region> for Vm<P, F, R> 
 
     fn siblings(
         &self,
-        _pin: &Pin<'_>,
+        pin: &Pin<'_>,
         space: u32,
         page: Vpn,
     ) -> [Option<RegionRef<'_, R::Region>>; 2] {
         let space = self.live_at(space);
-        let found = self.look(space, page, |tree| {
+        let found = self.look(pin, space, page, |tree| {
             let Some(middle) = tree.last_at_most(page.0) else {
                 return [None, None];
             };

@@ -123,7 +123,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         });
         closed.left();
-        self.tree(**space).clear(pin);
+        self.tree(*space, **space).clear(pin);
         drop(write);
         if space.is_divided() {
             self.end_tracts(pin, space);

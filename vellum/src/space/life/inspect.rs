@@ -157,7 +157,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Checks the trees of regions of a space, and its tracts.
     fn audit_trees(&self, space: Live<'_, R>) -> Result<Shape, &'static str> {
         let range_of_region = |region: &Region<R>| (region.range().start.0, region.range().end.0);
-        let mut shape = self.tree(space).check(range_of_region)?;
+        let audited = Audited(space);
+        let mut shape = self.tree(audited.locked(), space).check(range_of_region)?;
         if space.is_whole() {
             return Err("a space is locked");
         }
@@ -183,12 +184,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let is_here = |found: Found<'_, Region<R>>| {
                 found.start >= range.start.0 && found.end <= range.end.0
             };
-            if !self.tract_tree(tract).walk(0).all(is_here) {
+            if !self
+                .tract_tree(audited.locked(), tract)
+                .walk(0)
+                .all(is_here)
+            {
                 return Err("a region reaches into another tract");
             }
             next = range.end;
             tracts += 1;
-            let regions = self.tract_tree(tract).check(range_of_region)?;
+            let regions = self
+                .tract_tree(audited.locked(), tract)
+                .check(range_of_region)?;
             shape.items += regions.items;
             shape.nodes += regions.nodes;
         }

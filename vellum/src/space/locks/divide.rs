@@ -8,13 +8,13 @@ use crate::addr::{PageRange, Vpn};
 use crate::frame::OutOfMemory;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::slab::Item;
+use crate::slab::{Item, Stay};
 use crate::space::state::error::MapError;
 use crate::space::state::locked::HoldsSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
 use crate::space::state::tract::{Tract, Waits};
+use crate::space::state::tree::RegionTree;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
@@ -42,8 +42,8 @@ fn cut_between(one: Vpn, other: Vpn) -> Option<Vpn> {
 }
 
 /// The cut, moved to an edge of the region that it would go through.
-fn beside_regions<T: Item>(
-    tree: RangeTree<'_, T>,
+fn beside_regions<T: Item, S: Stay>(
+    tree: RangeTree<'_, T, S>,
     cut: Vpn,
     (low, high): (Vpn, Vpn),
 ) -> Option<Vpn> {
@@ -63,7 +63,7 @@ fn beside_regions<T: Item>(
 }
 
 /// Whether no region lies on both sides of the cut.
-fn is_between_regions<T: Item>(tree: RangeTree<'_, T>, cut: Vpn) -> bool {
+fn is_between_regions<T: Item, S: Stay>(tree: RangeTree<'_, T, S>, cut: Vpn) -> bool {
     let found = tree.first_ending_after(cut.0);
     found.is_none_or(|found| found.start >= cut.0)
 }
@@ -79,7 +79,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let guard = self.lock_but_tracts(unpinned.reborrow(), space);
         let divided = match (space.named(id), space.is_divided()) {
             (None, _) => Err(MapError::NoSpace),
-            (_, false) if is_between_regions(self.tree(space), page) => {
+            (_, false) if is_between_regions(self.tree(guard.locked(), space), page) => {
                 let divided = self.begin_tracts(&self.pin_by(&unpinned), space, page);
                 divided.map_err(MapError::from)
             }
@@ -97,7 +97,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// `regions` are in the tree. `None` if it is not time, or there is no such place.
     fn cut_after_wait(
         &self,
-        tree: RangeTree<'_, Region<R>>,
+        tree: RegionTree<'_, R>,
         (waits, patience): (&Waits, u32),
         page: Vpn,
         regions: u64,
@@ -120,21 +120,30 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) {
         let waits = (&space.get().waits, PATIENCE);
         let regions = space.account.counts.regions.get();
-        let Some(cut) = self.cut_after_wait(self.tree(space), waits, page, regions) else {
+        let pin = self.pin_by(&unpinned);
+        let cut = self.cut_after_wait(self.tree(&pin, space), waits, page, regions);
+        drop(pin);
+        let Some(cut) = cut else {
             return;
         };
         self.wait_until_alone(unpinned.reborrow(), space);
-        if !space.is_divided() && is_between_regions(self.tree(space), cut) {
+        let pin = self.pin_by(&unpinned);
+        if !space.is_divided() && is_between_regions(self.tree(&pin, space), cut) {
             // Without memory it stays as it is.
-            let _ = self.begin_tracts(&self.pin_by(&unpinned), space, cut);
+            let _ = self.begin_tracts(&pin, space, cut);
         }
     }
 
     /// Where to divide a tract, whose lock is the caller's, after a wait for it. `page` is what
     /// the caller is to change; if that is to be found first, most of the free pages below all
     /// regions are left to others.
-    pub(super) fn tract_cut_after_wait(&self, tract: &Tract, page: Option<Vpn>) -> Option<Vpn> {
-        let tree = self.tract_tree(tract);
+    pub(super) fn tract_cut_after_wait(
+        &self,
+        pin: &Pin<'_>,
+        tract: &Tract,
+        page: Option<Vpn>,
+    ) -> Option<Vpn> {
+        let tree = self.tract_tree(pin, tract);
         let waits = &tract.guarded.waits;
         if let Some(page) = page {
             return self.cut_after_wait(tree, (waits, TRACT_PATIENCE), page, 0);
@@ -162,7 +171,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             PageRange { end: cut, ..all },
             PageRange { start: cut, ..all },
         ];
-        let own = self.tree(space);
+        let own = self.tree(pin, space);
         let tracts = self.tracts(space);
         let low = self.make_tract(pin, space, own, halves[0])?;
         let made = self
@@ -209,11 +218,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), OutOfMemory> {
         let tract = self.tract_at(space, cut);
         self.lock_tract(unpinned.reborrow(), tract);
-        let suits = tract.range().start < cut && is_between_regions(self.tract_tree(tract), cut);
-        let divided = match suits {
-            true => self.divide_tract(&self.pin_by(&unpinned), space, tract, cut),
+        let pin = self.pin_by(&unpinned);
+        let is_between = is_between_regions(self.tract_tree(&pin, tract), cut);
+        let divided = match tract.range().start < cut && is_between {
+            true => self.divide_tract(&pin, space, tract, cut),
             false => Ok(()),
         };
+        drop(pin);
         self.unlock_tract(tract);
         divided
     }
@@ -238,7 +249,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 ..range
             },
         );
-        let tree = self.tract_tree(tract);
+        let tree = self.tract_tree(pin, tract);
         let new = self.make_tract(pin, space, tree, rest)?;
         let tracts = self.tracts(space);
         let room = tracts
@@ -248,7 +259,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         tracts.resize(range.start.0, kept.start.0, kept.end.0);
         tracts.insert(pin, room, new.handle(), rest.start.0, rest.end.0);
         tract.set_range(kept);
-        for found in self.tract_tree(new).walk(0) {
+        for found in self.tract_tree(pin, new).walk(0) {
             tree.remove(pin, found.start);
         }
         drop(write);
@@ -267,13 +278,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &'a self,
         pin: &Pin<'_>,
         space: Live<'a, R>,
-        from: RangeTree<'a, Region<R>>,
+        from: RegionTree<'a, R>,
         range: PageRange,
     ) -> Result<&'a Tract, OutOfMemory> {
         let handle = self.tracts.items.alloc(pin, &self.memory)?;
         let tract = self.tracts.items.get(handle);
         tract.begin(handle, space.handle(), range);
-        if let Err(error) = self.copy_tree(pin, from, self.tract_tree(tract), range) {
+        if let Err(error) = self.copy_tree(pin, from, self.tract_tree(pin, tract), range) {
             self.free_tract(pin, tract);
             return Err(error);
         }
@@ -287,8 +298,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn copy_tree(
         &self,
         pin: &Pin<'_>,
-        from: RangeTree<'_, Region<R>>,
-        to: RangeTree<'_, Region<R>>,
+        from: RegionTree<'_, R>,
+        to: RegionTree<'_, R>,
         range: PageRange,
     ) -> Result<(), OutOfMemory> {
         for found in from.walk(range.start.0) {
@@ -303,7 +314,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Frees a tract that nobody has found yet.
     fn free_tract(&self, pin: &Pin<'_>, tract: &Tract) {
-        self.tract_tree(tract).clear(pin);
+        self.tract_tree(pin, tract).clear(pin);
         tract.end();
         self.tracts.items.free(pin, tract.handle());
     }

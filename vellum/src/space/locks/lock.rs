@@ -274,7 +274,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.have_all(unpinned.reborrow(), space, whom);
         let pin = self.memory.pin_instead_of(unpinned);
         // Whoever had the lock has probably changed it.
-        self.tree(space).fetch_root();
+        self.tree(&pin, space).fetch_root();
         pin
     }
 
@@ -367,7 +367,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if !space.is_divided() {
                     let pin = caller.into_pin(&self.memory);
                     // Whoever had the lock has probably changed it.
-                    self.tree(space).fetch_root();
+                    self.tree(&pin, space).fetch_root();
                     return (pin, None);
                 }
                 self.unlock_alone(space);
@@ -385,7 +385,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let pin = caller.pinned(&self.memory);
             if !is_ours
                 && tract.covers(space.handle(), page)
-                && let Some(cut) = self.tract_cut_after_wait(tract, fixed.then_some(page))
+                && let Some(cut) = self.tract_cut_after_wait(pin, tract, fixed.then_some(page))
             {
                 self.try_to_divide(pin, space, tract, cut);
                 if !fixed && tract.range().end == cut {

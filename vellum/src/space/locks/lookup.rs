@@ -79,7 +79,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 return Lookup::Found(entered);
             }
         }
-        let found = self.look(space, page, |tree| {
+        let found = self.look(pin, space, page, |tree| {
             let found = tree.last_at_most(page.0);
             found.filter(|region| region.range().contains(page))
         });

@@ -75,9 +75,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut spins = 0;
         loop {
             let looked = {
-                let _pin = self.pin();
+                let pin = self.pin();
                 let space = self.find_space(id).ok_or(FaultError::NoSpace)?;
-                self.look(space, page, |tree| {
+                self.look(&pin, space, page, |tree| {
                     let view = tree.last_at_most(page.0).map(Region::view);
                     view.filter(|view| view.range.contains(page))
                 })

@@ -92,11 +92,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Looks without locks; [`Vm::grow_stack`] looks again.
     pub(in crate::space) fn is_below_stack(
         &self,
-        _pin: &Pin<'_>,
+        pin: &Pin<'_>,
         space: Live<'_, R>,
         page: Vpn,
     ) -> bool {
-        let may_grow = self.look(space, page, |tree| {
+        let may_grow = self.look(pin, space, page, |tree| {
             match tree.first_ending_after(page.0) {
                 // Another thread's fault may have grown the stack since we looked.
                 Some(found) => {

@@ -15,11 +15,11 @@ use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
-use crate::space::state::tree::RegionHandle;
+use crate::space::state::tree::{RegionHandle, RegionSpot};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite, Unpinned};
 use crate::table::Format;
-use crate::tree::{Found, Spot};
+use crate::tree::Found;
 
 /// The seals of an object that is about to be mapped. None about stores by those who have it mapped
 /// is added while this is there.
@@ -56,7 +56,7 @@ impl Drop for HeldSeals<'_> {
 struct MapPlace<'a, R: ReverseMap> {
     range: PageRange,
     /// Where the range begins.
-    spot: Spot<'a, Region<R>>,
+    spot: RegionSpot<'a, R>,
     /// Whether nothing is mapped there.
     is_free: bool,
 }

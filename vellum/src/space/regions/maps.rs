@@ -41,11 +41,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let slot = self.slot_of(id)?;
         let mut spins = 0;
         loop {
-            // What is read here may be freed and used anew meanwhile, but keeps
+            // The region that is read here may be freed and used anew meanwhile, but keeps
             // its type; and whoever uses it anew has seen it leave this space,
             // which the count tells (ARCHITECTURE.md, invariant 7).
             let space = slot.named(id)?;
-            let found = self.look(space, page, |tree| {
+            let pin = self.pin();
+            let found = self.look(&pin, space, page, |tree| {
                 // Asked after the count: a space that ends from now on changes it.
                 slot.named(id)?;
                 let found = tree.last_at_most(page.0).map(Region::tagged);

@@ -13,7 +13,7 @@ use crate::space::state::error::MapError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{NewWord, Traits};
 use crate::space::state::spaces::{Live, SpaceId};
-use crate::sync::Unpinned;
+use crate::sync::{Pin, Unpinned};
 use crate::table::Format;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -55,13 +55,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// lock of the entry's table, and a guess for others. While the regions are being changed,
     /// the answer is that it has to.
     #[inline]
-    pub(in crate::space) fn is_locked(&self, space: Live<'_, R>, page: Vpn) -> bool {
-        space.account.counts.locked.get() != 0 && self.is_in_locked(space, page)
+    pub(in crate::space) fn is_locked(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> bool {
+        space.account.counts.locked.get() != 0 && self.is_in_locked(pin, space, page)
     }
 
     #[cold]
-    fn is_in_locked(&self, space: Live<'_, R>, page: Vpn) -> bool {
-        let is_locked = self.look(space, page, |tree| {
+    fn is_in_locked(&self, pin: &Pin<'_>, space: Live<'_, R>, page: Vpn) -> bool {
+        let is_locked = self.look(pin, space, page, |tree| {
             tree.last_at_most(page.0).is_none_or(|region| {
                 let view = region.view();
                 !view.range.contains(page) || view.traits.has(Traits::LOCKED)

@@ -15,11 +15,11 @@ use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::{Region, RegionView, Tagged, Traits};
 use crate::space::state::spaces::SpaceId;
-use crate::space::state::tree::Spare;
+use crate::space::state::tree::{RegionTree, Spare};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, Unpinned};
 use crate::table::{Entry, Format, Gather, LockedTable, Span, Tables, Users};
-use crate::tree::{RangeTree, Room};
+use crate::tree::Room;
 
 /// Where a mapping goes that is resized.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ struct Remap<'a, P: Platform, F: Format, R: ReverseMap> {
     pin: &'a Pin<'a>,
     space: LockedSpace<'a, R>,
     /// All regions of the space.
-    tree: RangeTree<'a, Region<R>>,
+    tree: RegionTree<'a, R>,
     range: PageRange,
     new_pages: u64,
     placement: RemapPlacement,
@@ -82,7 +82,7 @@ struct Move<'a, P: Platform, F: Format, R: ReverseMap> {
     pin: &'a Pin<'a>,
     space: LockedSpace<'a, R>,
     /// All regions of the space.
-    tree: RangeTree<'a, Region<R>>,
+    tree: RegionTree<'a, R>,
     range: PageRange,
     /// Where it goes: it may be longer there, or shorter.
     to: PageRange,

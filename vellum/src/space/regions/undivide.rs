@@ -26,11 +26,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(undivided);
         }
         // Nobody looks at this tree as long as there are tracts.
-        let own = self.tree(**space);
+        let own = self.tree(*space, **space);
         let mut copied = Ok(());
         self.for_tracts(**space, |tract| {
             if copied.is_ok() {
-                let from = self.tract_tree(tract);
+                let from = self.tract_tree(*space, tract);
                 copied = self.copy_tree(pin, from, own, tract.range());
             }
         });
@@ -59,7 +59,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let tract = self.tracts.items.get(last);
             let boundary = tract.range().start;
             last = tract.below();
-            self.tract_tree(tract).clear(pin);
+            self.tract_tree(*space, tract).clear(pin);
             tract.end();
             self.unlock_tract(tract);
             self.tracts.items.retire(pin, tract.handle());

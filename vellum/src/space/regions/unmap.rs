@@ -11,12 +11,11 @@ use crate::space::state::closed::Closing;
 use crate::space::state::error::MapError;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
-use crate::space::state::region::Region;
 use crate::space::state::spaces::{Live, SpaceId};
+use crate::space::state::tree::RegionSpot;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite, Unpinned};
 use crate::table::{Format, Users};
-use crate::tree::Spot;
 
 /// Objects that lost their last user, threaded through their own records.
 #[derive(Default)]
@@ -48,7 +47,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Unmapping<'a, P, F, R> {
     /// range begins.
     pub(in crate::space) fn run(
         &self,
-        spot: Spot<'_, Region<R>>,
+        spot: RegionSpot<'_, R>,
         dead: &mut DeadObjects,
         link: impl FnOnce(&SeqWrite<'_>),
     ) -> Result<(), MapError> {
@@ -206,7 +205,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// the lock, so that others can map and unmap elsewhere.
     #[inline(never)]
     fn begin_unmapping(&self, space: LockedSpace<'_, R>, range: PageRange) -> Begun<'_, R> {
-        let spot = self.tree(*space).spot(range.start.0);
+        let spot = self.tree(space, *space).spot(range.start.0);
         if spot.is_free_to(range.end.0) {
             return Begun::AndEnded;
         }

@@ -148,6 +148,10 @@ pub(in crate::space) trait Mappings: MakesRoom {
         used: &mut dyn FnMut(Pfn),
     ) -> Walked;
 
+    /// Has arenas give back frames that hold nothing in use; returns how many went. They are free
+    /// when their epoch has passed. The caller is pinned only for this.
+    fn give_back_frames(&self, pin: &Pin<'_>) -> u64;
+
     /// Has reverse mapping make room for its nodes; whether it did.
     fn make_room_for_nodes(&self) -> bool;
 

@@ -21,7 +21,7 @@ use crate::object::{Aging, Objects};
 use crate::platform::{CpuSet, Platform, SpaceTag};
 use crate::reclaim::Reclaim;
 use crate::rmap::{Env, ReverseMap, VisitReport};
-use crate::slab::{Arena, ArenaMaker, Handle};
+use crate::slab::{Arena, ArenaMaker, Handle, WhilePinned};
 use crate::swap::Swap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Announcements, Counter, PerCpu, Pin, WaitTable};
@@ -100,7 +100,7 @@ pub struct Vm<P: Platform, F: Format, R: ReverseMap> {
     pub(crate) spaces: Arena<SpaceRecord<R>>,
     pub(crate) regions: Arena<Region<R>>,
     /// By itself: a manager is made on a small stack, and faults find nodes by their addresses.
-    pub(crate) region_nodes: Box<Arena<RangeNode>>,
+    pub(crate) region_nodes: Box<Arena<RangeNode, WhilePinned>>,
     pub(crate) tracts: Box<Tracts>,
     pub(in crate::space) announcements: Announcements,
     pub(crate) zero_page: Pfn,

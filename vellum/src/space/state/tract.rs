@@ -26,21 +26,25 @@ use super::locked::LockedSpace;
 use super::manager::Vm;
 use super::region::Region;
 use super::spaces::Live;
+use super::tree::{KeepsNodes, RegionTree};
 use crate::addr::{PageRange, Vpn};
-use crate::frame::Site;
+use crate::frame::{AuditError, Site};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::slab::{Arena, ArenaMaker, Handle, Item};
+use crate::slab::{Arena, ArenaCensus, ArenaMaker, Handle, Item, WhilePinned};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::Fields;
-use crate::sync::{SeqCount, SleepLock};
+use crate::sync::{Pin, SeqCount, SleepLock};
 use crate::table::Format;
 use crate::tree::{Found, RangeNode, RangeTree, Walk};
 
 /// Tracts in their arena, and the nodes of the trees that spaces find them by.
+///
+/// These are looked at without a pin, so nobody has the arena give frames of theirs back. Its type is
+/// that of the nodes of regions, so that the trees are compiled once.
 pub(crate) struct Tracts {
     pub(crate) items: Arena<Tract>,
-    pub(crate) nodes: Arena<RangeNode>,
+    nodes: Arena<RangeNode, WhilePinned>,
 }
 
 impl Tracts {
@@ -51,6 +55,11 @@ impl Tracts {
             items: arenas.make(),
             nodes: arenas.make(),
         })
+    }
+
+    /// Checks the arena of the nodes; see [`Arena::audit`].
+    pub(crate) fn audit_nodes(&self) -> Result<ArenaCensus, AuditError> {
+        self.nodes.audit()
     }
 }
 
@@ -240,16 +249,24 @@ impl Allowance {
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The tracts of a space by page. Empty as long as it is not divided.
-    pub(in crate::space) fn tracts<'a>(&'a self, space: Live<'a, R>) -> RangeTree<'a, Tract> {
+    pub(in crate::space) fn tracts<'a>(
+        &'a self,
+        space: Live<'a, R>,
+    ) -> RangeTree<'a, Tract, WhilePinned> {
         // SAFETY: the words of all spaces of a manager are changed by nothing but trees made
-        // here, and `make_space` empties them. The nodes are those of tracts only.
+        // here, and `make_space` empties them. The nodes are those of tracts only, and no frame of
+        // theirs is given back ([`Tracts`]).
         unsafe { RangeTree::new(&self.tracts.nodes, &self.tracts.items, &space.get().tracts) }
     }
 
     /// The tree of the regions of a tract.
-    pub(in crate::space) fn tract_tree<'a>(&'a self, tract: &'a Tract) -> RangeTree<'a, Region<R>> {
+    pub(in crate::space) fn tract_tree<'a>(
+        &'a self,
+        _by: impl KeepsNodes<'a>,
+        tract: &'a Tract,
+    ) -> RegionTree<'a, R> {
         // SAFETY: the roots of all tracts of a manager are changed by nothing but trees made
-        // here, and `Tract::begin` empties them.
+        // here, and `Tract::begin` empties them. The nodes stay by what the caller has.
         unsafe { RangeTree::new(&self.region_nodes, &self.regions, &tract.tree) }
     }
 
@@ -284,11 +301,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &'a self,
         space: LockedSpace<'a, R>,
         page: Vpn,
-    ) -> RangeTree<'a, Region<R>> {
+    ) -> RegionTree<'a, R> {
         if !space.is_divided() {
-            return self.tree(*space);
+            return self.tree(space, *space);
         }
-        self.tract_tree(self.tract_at(*space, page))
+        self.tract_tree(space, self.tract_at(*space, page))
     }
 
     /// Whether a tract begins at `page`: no region lies on both sides, and those that meet there
@@ -335,7 +352,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Option<Found<'a, Region<R>>> {
         while page < F::USER_END {
             let tract = self.tract_at(*space, page);
-            let found = self.tract_tree(tract).first_ending_after(page.0);
+            let found = self.tract_tree(space, tract).first_ending_after(page.0);
             if found.is_some() || !space.is_whole() {
                 return found;
             }
@@ -351,12 +368,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         &'a self,
         space: LockedSpace<'a, R>,
         page: Vpn,
-    ) -> (Walk<'a, Region<R>>, Vpn) {
+    ) -> (Walk<'a, Region<R>, WhilePinned>, Vpn) {
         if !space.is_divided() {
-            return (self.tree(*space).walk(page.0), F::USER_END);
+            return (self.tree(space, *space).walk(page.0), F::USER_END);
         }
         let tract = self.tract_at(*space, page);
-        (self.tract_tree(tract).walk(page.0), tract.range().end)
+        (
+            self.tract_tree(space, tract).walk(page.0),
+            tract.range().end,
+        )
     }
 
     /// Calls `each` for every tract of a space, ascending, while the caller holds the space's
@@ -376,29 +396,31 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(in crate::space) fn look<'a, T>(
         &'a self,
+        pin: &'a Pin<'_>,
         space: Live<'a, R>,
         page: Vpn,
-        read: impl FnOnce(RangeTree<'a, Region<R>>) -> T,
+        read: impl FnOnce(RegionTree<'a, R>) -> T,
     ) -> Option<T> {
         let begun = space.seq.begin()?;
         // What no space can map is in no tract, and not in the tree either.
         if space.is_divided() && page < F::USER_END {
-            return self.look_in_tract(space, page, begun, read);
+            return self.look_in_tract(pin, space, page, begun, read);
         }
-        let seen = read(self.tree(space));
+        let seen = read(self.tree(pin, space));
         space.seq.valid(begun).then_some(seen)
     }
 
     fn look_in_tract<'a, T>(
         &'a self,
+        pin: &'a Pin<'_>,
         space: Live<'a, R>,
         page: Vpn,
         begun: u32,
-        read: impl FnOnce(RangeTree<'a, Region<R>>) -> T,
+        read: impl FnOnce(RegionTree<'a, R>) -> T,
     ) -> Option<T> {
         let tract = self.find_tract(space, page)?;
         let begun_here = tract.seq.begin()?;
-        let seen = read(self.tract_tree(tract));
+        let seen = read(self.tract_tree(pin, tract));
         (tract.seq.valid(begun_here) && space.seq.valid(begun)).then_some(seen)
     }
 }

@@ -12,7 +12,7 @@ use crate::addr::{PageRange, Vpn};
 use crate::frame::{OutOfMemory, Relief};
 use crate::platform::Platform;
 use crate::rmap::{RegionRef, ReverseMap};
-use crate::slab::Handle;
+use crate::slab::{Handle, WhilePinned};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, SeqWrite};
 use crate::table::Format;
@@ -33,6 +33,20 @@ pub(in crate::space) struct Spare<'p, R: ReverseMap> {
     pub(in crate::space) handle: RegionHandle<R>,
     room: Room<'p>,
 }
+
+/// The regions of a space, or of one of its tracts, by page.
+pub(in crate::space) type RegionTree<'a, R> = RangeTree<'a, Region<R>, WhilePinned>;
+
+/// A place in one.
+pub(in crate::space) type RegionSpot<'a, R> = Spot<'a, Region<R>, WhilePinned>;
+
+/// What keeps the nodes of a tree of regions while somebody looks at it: a pin, or the lock that
+/// guards it.
+pub(in crate::space) trait KeepsNodes<'a> {}
+
+impl<'a> KeepsNodes<'a> for &'a Pin<'_> {}
+
+impl<'a, R: ReverseMap> KeepsNodes<'a> for LockedSpace<'a, R> {}
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn region(&self, handle: RegionHandle<R>) -> &Region<R> {
@@ -61,9 +75,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         self.rmap.region_resized(&self.env(pin), self, region);
     }
 
-    pub(in crate::space) fn tree<'a>(&'a self, space: Live<'a, R>) -> RangeTree<'a, Region<R>> {
+    pub(in crate::space) fn tree<'a>(
+        &'a self,
+        _by: impl KeepsNodes<'a>,
+        space: Live<'a, R>,
+    ) -> RegionTree<'a, R> {
         // SAFETY: the roots of all spaces of a manager are changed by nothing
-        // but trees made here, and `make_space` empties them.
+        // but trees made here, and `make_space` empties them. The nodes stay by what the caller has.
         unsafe { RangeTree::new(&self.region_nodes, &self.regions, &space.get().tree) }
     }
 
@@ -71,8 +89,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(in crate::space) fn own_tree<'a>(
         &'a self,
         space: UndividedSpace<'a, R>,
-    ) -> RangeTree<'a, Region<R>> {
-        self.tree(**space)
+    ) -> RegionTree<'a, R> {
+        self.tree(*space, **space)
     }
 
     /// The first region that ends after `page`, with its range.
@@ -85,7 +103,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page: Vpn,
     ) -> Option<Found<'a, Region<R>>> {
         match space.is_divided() {
-            false => self.tree(*space).first_ending_after(page.0),
+            false => self.tree(space, *space).first_ending_after(page.0),
             true => self.found_in_tracts(space, page),
         }
     }
@@ -182,7 +200,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(in crate::space) fn link_region_at(
         &self,
-        spot: Spot<'_, Region<R>>,
+        spot: RegionSpot<'_, R>,
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,

@@ -196,8 +196,15 @@ fn a_smaller_folio_or_a_page_does_where_there_is_no_block() {
     assert_eq!(mapped(&vm, space), [0..8]);
     vm.memory().inject(None);
     // Then there is none of two frames either.
-    let held = blocks(&vm, 1);
+    let mut held = blocks(&vm, 1);
     assert!(held.len() > 1000);
+    held.extend(blocks(&vm, 0));
+    // Of one of two frames, one is free.
+    let page = Request::page(Site::SwapIn);
+    let is_two = |block: &OwnedBlock<'_, TestMachine>| block.order() == 1;
+    let two = held.iter().position(is_two).unwrap();
+    held.swap_remove(two).free(&vm.pin());
+    held.push(vm.memory().alloc(&vm.pin(), page).unwrap());
     store(&vm, space, 40);
     assert_eq!(mapped(&vm, space), [0..8, 40..41]);
     let events = vm.stats().events;

@@ -4,6 +4,7 @@
 use super::*;
 use crate::frame::{FailAt, MAX_ORDER, Site};
 use crate::rmap::{Family, ReverseMap};
+use crate::table::LockedTable;
 
 /// First page of a range of a superpage's size, and of the region that holds it and more.
 const BASE: u64 = 0x10000;
@@ -361,6 +362,28 @@ fn entries_that_differ_are_not_promoted_until_they_are_alike() {
         (leaf_count(&vm, space), events.superpage_promotions),
         (1, 1)
     );
+    end(&vm, &[space]);
+}
+
+/// `mremap` keeps a table to which it moves entries, and finds it there.
+#[test]
+fn a_table_that_is_kept_is_not_promoted() {
+    let vm = reserving::<ByEntries>("", 8192);
+    let space = one_range(&vm);
+    store_to(&vm, space, 0..PAGES - 1);
+    let with_table = |work: &dyn Fn(&LockedTable<'_, X86_64>)| {
+        let pin = vm.pin();
+        let tables = vm.tables(&pin, vm.find_space(space).unwrap());
+        work(&tables.lock(Vpn(BASE)).unwrap());
+    };
+    with_table(&|table| table.keep());
+    store_to(&vm, space, PAGES - 1..PAGES);
+    assert_eq!(leaf_count(&vm, space), PAGES as usize);
+    with_table(&|table| table.release());
+    vm.protect(space, Vpn(BASE + 5), 1, Prot::READ).unwrap();
+    vm.protect(space, Vpn(BASE + 5), 1, RW).unwrap();
+    touch(&vm, space, BASE + 5, Access::Write);
+    assert_eq!(leaf_count(&vm, space), 1);
     end(&vm, &[space]);
 }
 

@@ -2,7 +2,7 @@
 
 use super::node::{Kid, RangeNode, SLOTS};
 use super::{MAX_LEVELS, RangeTree};
-use crate::slab::Item;
+use crate::slab::{Item, Stay};
 
 /// What a check counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Shape {
     pub levels: u64,
 }
 
-impl<T: Item> RangeTree<'_, T> {
+impl<T: Item, S: Stay> RangeTree<'_, T, S> {
     /// Checks order, counts, sums and shape, and with `range_of` that each item
     /// covers the range its leaf has for it.
     ///

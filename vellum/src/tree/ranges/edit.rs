@@ -3,7 +3,7 @@
 use super::node::{Kid, RangeNode, RangeSlot, SLOTS};
 use super::walk::{Path, Step};
 use super::{RangeTree, Room};
-use crate::slab::{Handle, Item};
+use crate::slab::{Handle, Item, Stay};
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::sync::atomic::Ordering;
 /// not divide and merge time and again.
 const MERGED: usize = SLOTS / 2;
 
-impl<'a, T: Item> RangeTree<'a, T> {
+impl<'a, T: Item, S: Stay> RangeTree<'a, T, S> {
     /// Inserts an item that covers `start..end`, which no item overlaps.
     pub fn insert(&self, pin: &Pin<'_>, room: Room<'_>, item: Handle<T>, start: u64, end: u64) {
         self.spot(start).insert(pin, room, item, end);
@@ -246,7 +246,8 @@ impl<'a, T: Item> RangeTree<'a, T> {
     /// An empty node, from what [`RangeTree::make_room`] reserved.
     fn fresh(&self, pin: &Pin<'_>, level: u32) -> &'a RangeNode {
         let handle = self.nodes.take_reserved(pin);
-        let node = self.nodes.get(handle);
+        // SAFETY: it is ours, and in use.
+        let node = unsafe { self.nodes.at(self.nodes.address(handle)) };
         node.reset(handle.raw(), level);
         node
     }

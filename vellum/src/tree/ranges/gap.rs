@@ -2,7 +2,7 @@
 
 use super::RangeTree;
 use super::node::RangeNode;
-use crate::slab::Item;
+use crate::slab::{Item, Stay};
 
 /// What is looked for: the last place for `width` numbers in `from..to`.
 struct GapSearch {
@@ -19,7 +19,7 @@ impl GapSearch {
     }
 }
 
-impl<T: Item> RangeTree<'_, T> {
+impl<T: Item, S: Stay> RangeTree<'_, T, S> {
     /// Where the last `width` numbers within `from..to` begin that no item
     /// covers. Looks at two slots of a level, if not all gaps that are wide
     /// enough lie across a bound.

@@ -6,9 +6,10 @@
 //! widest gap inside, so that a place for a new item is found by going down.
 //!
 //! One writer at a time, under a lock of its owner, beside readers: all words are atomics, and
-//! slots lead to addresses of nodes and items in arenas, which keep their type for good; addresses
-//! are published, all else is relaxed. A reader may therefore follow whatever it finds; it never
-//! follows more than [`MAX_LEVELS`] nodes, and validates the result by other means.
+//! slots lead to addresses of nodes and items in arenas, which keep their type, nodes as long as the
+//! reader is pinned; addresses are published, all else is relaxed. A reader may therefore follow
+//! whatever it finds; it never follows more than [`MAX_LEVELS`] nodes, and validates the result by
+//! other means.
 //!
 //! Inserting may need nodes, and gets them from a [`Room`] that was made when
 //! failing was still possible. Removing never needs any.
@@ -35,7 +36,7 @@ pub use walk::Walk;
 use crate::frame::OutOfMemory;
 use crate::frame::PhysicalMemory;
 use crate::platform::Machine;
-use crate::slab::{Arena, Item};
+use crate::slab::{Arena, ForGood, Item, Stay};
 use crate::sync::Pin;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use node::{Kid, SLOTS};
@@ -65,29 +66,33 @@ pub struct Found<'a, T> {
 }
 
 /// A tree: the arenas of its nodes and items, and the word that names its root.
-pub struct RangeTree<'a, T: Item> {
-    nodes: &'a Arena<RangeNode>,
+pub struct RangeTree<'a, T: Item, S: Stay = ForGood> {
+    nodes: &'a Arena<RangeNode, S>,
     items: &'a Arena<T>,
     root: &'a AtomicU64,
 }
 
-impl<T: Item> Clone for RangeTree<'_, T> {
+impl<T: Item, S: Stay> Clone for RangeTree<'_, T, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T: Item> Copy for RangeTree<'_, T> {}
+impl<T: Item, S: Stay> Copy for RangeTree<'_, T, S> {}
 
-impl<'a, T: Item> RangeTree<'a, T> {
+impl<'a, T: Item, S: Stay> RangeTree<'a, T, S> {
     /// The tree whose root stands in `root`; 0 is the empty tree.
     ///
     /// # Safety
     /// `root` is 0 or was last changed by a tree of the same two arenas. No
     /// node of `nodes` is used by trees with another arena of items.
+    ///
+    /// If frames of nodes are given back, whoever has the tree, or what was made of it, uses it
+    /// under one pin, or holds the writers' lock: then a walk or a spot is used without a pin
+    /// only as long as the tree does not change.
     #[inline]
     pub unsafe fn new(
-        nodes: &'a Arena<RangeNode>,
+        nodes: &'a Arena<RangeNode, S>,
         items: &'a Arena<T>,
         root: &'a AtomicU64,
     ) -> Self {
@@ -114,7 +119,8 @@ impl<'a, T: Item> RangeTree<'a, T> {
     fn node(&self, kid: Kid) -> Option<&'a RangeNode> {
         // SAFETY: words of this tree without the item's mark are 0 or what
         // `address` returned for a node of `nodes`, says `new`; they are stored
-        // and loaded with release and acquire. A node stays one (invariant 7).
+        // and loaded with release and acquire. The node is in the tree, or was since the caller was
+        // pinned, so it stays one (invariant 7).
         kid.as_node()
             .map(|address| unsafe { self.nodes.at(address) })
     }

@@ -35,7 +35,7 @@ pub struct RangeNode {
     /// Where what a slot holds begins; [`UNUSED`] after the last slot in use,
     /// so that a search need not know how many there are.
     starts: Words,
-    /// What a slot holds, as [`Kid`] has it.
+    /// What a slot holds, as [`Kid`] has it; nothing after the last slot in use.
     kids: Words,
     /// The end of what a slot holds.
     ends: Words,
@@ -138,6 +138,9 @@ impl RangeNode {
     pub(super) fn reset(&self, handle: u32, level: u32) {
         for start in self.starts.as_flattened() {
             start.store(UNUSED, Ordering::Relaxed);
+        }
+        for kid in self.kids.as_flattened() {
+            kid.store(Kid::NONE.0, Ordering::Relaxed);
         }
         self.handle.store(handle, Ordering::Relaxed);
         self.level.store(level, Ordering::Relaxed);
@@ -290,10 +293,12 @@ impl RangeNode {
         }
     }
 
-    /// Keeps the first `count` slots.
+    /// Keeps the first `count` slots. The others lead nowhere: a reader who sees one with the key
+    /// that it gets next, before it sees what that leads to, would follow it to what is gone.
     fn cut(&self, count: usize) {
         for at in count..self.count() {
             store(&self.starts, at, UNUSED);
+            store(&self.kids, at, Kid::NONE.0);
         }
         self.count.store(count as u32, Ordering::Relaxed);
     }
@@ -337,9 +342,10 @@ impl RangeNode {
         widest
     }
 
-    /// Whether the slots in use, and only they, have keys.
+    /// Whether the slots in use, and only they, have keys and lead somewhere.
     pub(super) fn keys_match_count(&self) -> bool {
         let count = self.count();
-        count <= SLOTS && (0..SLOTS).all(|slot| (self.start(slot) != UNUSED) == (slot < count))
+        let is_in_use = |slot| (self.start(slot) != UNUSED, self.kid(slot) != Kid::NONE);
+        count <= SLOTS && (0..SLOTS).all(|slot| is_in_use(slot) == (slot < count, slot < count))
     }
 }

@@ -2,23 +2,23 @@
 
 use super::node::{Kid, RangeNode, RangeSlot};
 use super::{Found, RangeTree, Room};
-use crate::slab::{Handle, Item};
+use crate::slab::{ForGood, Handle, Item, Stay};
 use crate::sync::Pin;
 
 /// Where an item that begins at a number is or belongs, for the holder of the
 /// writers' lock. A spot is good until the tree changes.
-pub struct Spot<'a, T: Item> {
-    tree: RangeTree<'a, T>,
+pub struct Spot<'a, T: Item, S: Stay = ForGood> {
+    tree: RangeTree<'a, T, S>,
     key: u64,
     leaf: Option<&'a RangeNode>,
     /// How many items of the leaf begin at or before the key.
     place: usize,
 }
 
-impl<'a, T: Item> RangeTree<'a, T> {
+impl<'a, T: Item, S: Stay> RangeTree<'a, T, S> {
     /// The place of `key`.
     #[inline]
-    pub fn spot(&self, key: u64) -> Spot<'a, T> {
+    pub fn spot(&self, key: u64) -> Spot<'a, T, S> {
         let mut spot = Spot {
             tree: *self,
             key,
@@ -37,7 +37,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     }
 }
 
-impl<'a, T: Item> Spot<'a, T> {
+impl<'a, T: Item, S: Stay> Spot<'a, T, S> {
     /// The last item that begins at or before the key. It is in the leaf: each node
     /// on the way begins at or before the key too, or is the first of its level.
     #[inline]

@@ -2,7 +2,7 @@
 
 use super::node::RangeNode;
 use super::{Found, MAX_LEVELS, RangeTree};
-use crate::slab::Item;
+use crate::slab::{ForGood, Item, Stay};
 
 /// A node on a way down, and the slot through which the way goes on.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ impl<'a> Path<'a> {
     }
 }
 
-impl<'a, T: Item> RangeTree<'a, T> {
+impl<'a, T: Item, S: Stay> RangeTree<'a, T, S> {
     /// The way to the leaf in which an item that begins at `key` is, or
     /// belongs, with the slot of the last item that begins at or before `key`,
     /// or the first slot. Also returns how many items of the leaf begin there or before.
@@ -77,7 +77,7 @@ impl<'a, T: Item> RangeTree<'a, T> {
     /// The items from the first one that ends after `key` on, ascending, for
     /// the holder of the writers' lock. The tree must not change meanwhile.
     #[inline]
-    pub fn walk(&self, key: u64) -> Walk<'a, T> {
+    pub fn walk(&self, key: u64) -> Walk<'a, T, S> {
         Walk {
             tree: *self,
             next: self.step_ending_after(key),
@@ -86,13 +86,13 @@ impl<'a, T: Item> RangeTree<'a, T> {
 }
 
 /// Items in order; see [`RangeTree::walk`].
-pub struct Walk<'a, T: Item> {
-    tree: RangeTree<'a, T>,
+pub struct Walk<'a, T: Item, S: Stay = ForGood> {
+    tree: RangeTree<'a, T, S>,
     /// The leaf, and the slot in it, of the item to come.
     next: Option<Step<'a>>,
 }
 
-impl<'a, T: Item> Iterator for Walk<'a, T> {
+impl<'a, T: Item, S: Stay> Iterator for Walk<'a, T, S> {
     type Item = Found<'a, T>;
 
     #[inline]

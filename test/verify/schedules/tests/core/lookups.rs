@@ -19,6 +19,7 @@ explored! {
     a_space_that_ended_shows_no_region_of_the_next: 32 => successors;
     pages_that_move_are_found_where_they_come_to_rest: 32 => moves;
     first_stores_beside_each_other_share_what_they_set_up: 32 => first_stores;
+    nodes_are_whole_for_readers_while_their_frames_are_given_back: 8 => returned;
 }
 
 /// A space with four private pages.
@@ -192,4 +193,75 @@ fn first_stores<R: ReverseMap>() {
     world.run(&[&patient, &patient, &merge]);
     world.alone(|| scan(&world, space));
     world.finish(&[space], &[]);
+}
+
+/// Nodes of a tree of regions and of a page cache come and go, their frames are given back and
+/// become pages of a third, who fills them. Whoever follows them meanwhile finds what is there.
+fn returned<R: ReverseMap>() {
+    const REGIONS: u64 = 44;
+    /// Those that go and come back.
+    const MIDDLE: PageRange = PageRange {
+        start: Vpn(0x1000 + 2 * 10),
+        end: Vpn(0x1000 + 2 * 40),
+    };
+    let page_of = |region: u64| 0x1000 + 2 * region;
+    let world = World::<R>::new(3, 400, "");
+    let map_middle = |space| {
+        for region in 10..40 {
+            world.anonymous(space, page_of(region), 1);
+        }
+    };
+    // Pages of the file at both ends have nodes of their own.
+    let (first, last) = (0x1_0000, 0x1_0000 + 4500);
+    let (space, other, file) = world.alone(|| {
+        let (space, file) = (world.space(), world.memory(5000));
+        for region in (0..10).chain(40..REGIONS) {
+            world.anonymous(space, page_of(region), 1);
+        }
+        map_middle(space);
+        world.object(space, file, 0, first, 5000, true);
+        world.store(ZERO, space, at(first, 0), 7).unwrap();
+        (space, world.space(), file)
+    });
+    let look = |cpu: CpuId| {
+        for _ in 0..3 {
+            for region in [0, 9, 40, REGIONS - 1] {
+                let page = Vpn(page_of(region));
+                let found = world.vm.space(space).region_at(page).unwrap();
+                assert_eq!(found.range, PageRange::new(page, 1));
+            }
+            let middle = world.vm.space(space).region_at(MIDDLE.start);
+            assert!(matches!(middle, Ok(_) | Err(MapError::NotMapped)));
+            assert_eq!(world.load(cpu, space, at(first, 0)), Ok(7));
+            assert_eq!(world.load(cpu, space, at(last, 0)), Ok(0));
+        }
+    };
+    let change = |_| {
+        for _ in 0..2 {
+            let own = world.vm.space(space);
+            own.unmap(MIDDLE.start, MIDDLE.pages()).unwrap();
+            let hole = PageRange::new(Vpn(4500), 1);
+            world
+                .vm
+                .file(file)
+                .punch_hole(hole.start.0 << 12, 4096)
+                .unwrap();
+            map_middle(space);
+        }
+    };
+    let take = |cpu: CpuId| {
+        for _ in 0..3 {
+            world.vm.relieve();
+            world.anonymous(other, 0x1000, 12);
+            for page in 0x1000..0x100c {
+                for word in 0..8 {
+                    let filled = world.store(cpu, other, at(page, word * 64), u64::MAX / 3);
+                    filled.unwrap();
+                }
+            }
+            world.vm.space(other).unmap(Vpn(0x1000), 12).unwrap();
+        }
+    };
+    world.run(&[&look, &change, &take]);
+    world.finish(&[space, other], &[file]);
 }

@@ -239,6 +239,9 @@ fn pins_beside_out<R: ReverseMap>() {
             .pin_pages(Vpn(BASE), Access::Write, &mut frames);
         let pinned = pinned.unwrap();
         for (page, &frame) in (BASE..).zip(&*pinned) {
+            // Before a store brings it back.
+            let mapped = world.vm.space(space).translate(Vpn(page));
+            assert_eq!(mapped.map(|mapped| mapped.0), Ok(frame), "it was taken");
             world.store(cpu, space, at(page, 1), page).unwrap();
             let mapped = world.vm.space(space).translate(Vpn(page));
             assert_eq!(mapped.map(|mapped| mapped.0), Ok(frame), "it was taken");

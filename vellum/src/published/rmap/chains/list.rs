@@ -4,7 +4,7 @@ use super::Chains;
 use super::node::{ChainNode, ENTRIES_PER_NODE, State, chain, decode, direct};
 use crate::platform::Platform;
 use crate::rmap::Env;
-use crate::slab::Handle;
+use crate::slab::{Handle, Under};
 use crate::table::PteRef;
 
 impl Chains {
@@ -17,12 +17,12 @@ impl Chains {
                 let node = self.new_head(env, Handle::NONE, only);
                 (node, ENTRIES_PER_NODE - 1)
             }
-            State::Chain(head) => (head, self.nodes.get(head).first()),
+            State::Chain(head) => (head, self.nodes(env).get(head).first()),
         };
         if free == 0 {
             return chain(self.new_head(env, head, pte), word);
         }
-        let node = self.nodes.get(head);
+        let node = self.nodes(env).get(head);
         node.set_entry(free - 1, pte);
         node.set_first(free - 1);
         chain(head, word)
@@ -36,7 +36,7 @@ impl Chains {
         pte: PteRef,
     ) -> Handle<ChainNode> {
         let handle = self.take_node(env);
-        let node = self.nodes.get(handle);
+        let node = self.nodes(env).get(handle);
         node.set_next(next);
         node.set_first(ENTRIES_PER_NODE - 1);
         node.set_entry(ENTRIES_PER_NODE - 1, pte);
@@ -76,7 +76,7 @@ impl Chains {
         let mut handle = head;
         while !handle.is_none() {
             searched.bump();
-            let node = self.nodes.get(handle);
+            let node = self.nodes(env).get(handle);
             for index in node.first()..ENTRIES_PER_NODE {
                 if node.entry(index) == pte {
                     return Some((handle, index));
@@ -96,11 +96,10 @@ impl Chains {
         node: Handle<ChainNode>,
         index: usize,
     ) -> u64 {
-        let first_node = self.nodes.get(head);
+        let first_node = self.nodes(env).get(head);
         let first = first_node.first();
-        self.nodes
-            .get(node)
-            .set_entry(index, first_node.entry(first));
+        let nodes = self.nodes(env);
+        nodes.get(node).set_entry(index, first_node.entry(first));
         first_node.set_first(first + 1);
         if first + 1 < ENTRIES_PER_NODE {
             return chain(head, word);
@@ -110,22 +109,21 @@ impl Chains {
         if next.is_none() { 0 } else { chain(next, word) }
     }
 
-    /// The entries of a chain.
-    pub(super) fn entries(&self, head: Handle<ChainNode>) -> impl Iterator<Item = PteRef> + '_ {
-        let first = self.normal(head, self.nodes.get(head).first());
-        let places = core::iter::successors(first, |&(node, index)| self.normal(node, index + 1));
-        places.map(|(node, index)| self.nodes.get(node).entry(index))
+    /// The nodes, under the pin of an operation.
+    #[inline]
+    pub(super) fn nodes<'a, P: Platform>(&'a self, env: &Env<'a, P>) -> Nodes<'a> {
+        self.nodes.under(env.pin)
     }
 
     /// The word of another frame that lists the same entries as the chain, for which
     /// nodes were prepared.
     pub(super) fn copied<P: Platform>(&self, env: &Env<'_, P>, head: Handle<ChainNode>) -> u64 {
         let mut word = 0;
-        for pte in self.entries(head) {
+        for pte in entries(self.nodes(env), head) {
             // Not `inserted`, which would begin with a direct entry and take a node more.
             word = match decode(word) {
-                State::Chain(own) if self.nodes.get(own).first() > 0 => {
-                    let node = self.nodes.get(own);
+                State::Chain(own) if self.nodes(env).get(own).first() > 0 => {
+                    let node = self.nodes(env).get(own);
                     let free = node.first() - 1;
                     node.set_entry(free, pte);
                     node.set_first(free);
@@ -137,50 +135,64 @@ impl Chains {
         }
         word
     }
+}
 
-    /// The place in the chain after `kept` entries.
-    pub(super) fn position(
-        &self,
-        head: Handle<ChainNode>,
-        kept: usize,
-    ) -> Option<(Handle<ChainNode>, usize)> {
-        let mut place = self.normal(head, self.nodes.get(head).first());
-        for _ in 0..kept {
-            let (node, index) = place?;
-            place = self.normal(node, index + 1);
-        }
-        place
-    }
+/// The nodes under a pin.
+type Nodes<'a> = Under<'a, ChainNode>;
 
-    /// The place itself, or the first of the next node if it is past the end.
-    pub(super) fn normal(
-        &self,
-        node: Handle<ChainNode>,
-        index: usize,
-    ) -> Option<(Handle<ChainNode>, usize)> {
-        if index < ENTRIES_PER_NODE {
-            return Some((node, index));
-        }
-        let next = self.nodes.get(node).next();
-        (!next.is_none()).then(|| (next, self.nodes.get(next).first()))
-    }
+/// The entries of a chain.
+pub(super) fn entries(
+    nodes: Nodes<'_>,
+    head: Handle<ChainNode>,
+) -> impl Iterator<Item = PteRef> + '_ {
+    let first = normal(nodes, head, nodes.get(head).first());
+    let places =
+        core::iter::successors(first, move |&(node, index)| normal(nodes, node, index + 1));
+    places.map(move |(node, index)| nodes.get(node).entry(index))
+}
 
-    /// Entries of a chain, whose form is checked.
-    pub(super) fn chain_length(&self, head: Handle<ChainNode>) -> Result<u32, &'static str> {
-        let mut length = 0;
-        let mut handle = head;
-        while !handle.is_none() {
-            let node = self.nodes.get(handle);
-            let first = node.first();
-            if first >= ENTRIES_PER_NODE {
-                return Err("a chain node is empty");
-            }
-            if handle != head && first != 0 {
-                return Err("a chain node behind the head has free entries");
-            }
-            length += (ENTRIES_PER_NODE - first) as u32;
-            handle = node.next();
-        }
-        Ok(length)
+/// The place in the chain after `kept` entries.
+pub(super) fn position(
+    nodes: Nodes<'_>,
+    head: Handle<ChainNode>,
+    kept: usize,
+) -> Option<(Handle<ChainNode>, usize)> {
+    let mut place = normal(nodes, head, nodes.get(head).first());
+    for _ in 0..kept {
+        let (node, index) = place?;
+        place = normal(nodes, node, index + 1);
     }
+    place
+}
+
+/// The place itself, or the first of the next node if it is past the end.
+pub(super) fn normal(
+    nodes: Nodes<'_>,
+    node: Handle<ChainNode>,
+    index: usize,
+) -> Option<(Handle<ChainNode>, usize)> {
+    if index < ENTRIES_PER_NODE {
+        return Some((node, index));
+    }
+    let next = nodes.get(node).next();
+    (!next.is_none()).then(|| (next, nodes.get(next).first()))
+}
+
+/// Entries of a chain, whose form is checked.
+pub(super) fn chain_length(nodes: Nodes<'_>, head: Handle<ChainNode>) -> Result<u32, &'static str> {
+    let mut length = 0;
+    let mut handle = head;
+    while !handle.is_none() {
+        let node = nodes.get(handle);
+        let first = node.first();
+        if first >= ENTRIES_PER_NODE {
+            return Err("a chain node is empty");
+        }
+        if handle != head && first != 0 {
+            return Err("a chain node behind the head has free entries");
+        }
+        length += (ENTRIES_PER_NODE - first) as u32;
+        handle = node.next();
+    }
+    Ok(length)
 }

@@ -28,6 +28,7 @@ mod node;
 
 pub use node::{ChainNode, ENTRIES_PER_NODE};
 
+use list::{chain_length, entries, normal, position};
 use node::{LOCK_BIT, State, chain, decode, direct};
 
 use crate::addr::Pfn;
@@ -39,7 +40,7 @@ use crate::rmap::{
     Audited, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology, TracksEntries,
     TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
 };
-use crate::slab::{Arena, ArenaMaker, Handle};
+use crate::slab::{Arena, ArenaMaker, AtHand, Handle, WhilePinned};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{BitGuard, BitLock, PerCpu, bytes};
 use crate::table::{Format, PteRef};
@@ -63,7 +64,7 @@ struct ChainVisit {
 
 /// The `chains` design.
 pub struct Chains {
-    nodes: Arena<ChainNode>,
+    nodes: Arena<ChainNode, WhilePinned>,
     cpus: PerCpu<ChainsCpu>,
     direct: bool,
 }
@@ -133,7 +134,7 @@ impl Chains {
                 let found = self.find(env, head, from);
                 debug_assert!(found.is_some(), "entry moved that the chain does not list");
                 if let Some((node, index)) = found {
-                    self.nodes.get(node).set_entry(index, to);
+                    self.nodes(env).get(node).set_entry(index, to);
                 }
                 chain(head, word)
             }
@@ -155,17 +156,17 @@ impl Chains {
         let mut place = match decode(*word) {
             State::Unmapped => return true,
             State::Direct(_) => None,
-            State::Chain(head) => self.position(head, *kept),
+            State::Chain(head) => position(self.nodes(env), head, *kept),
         };
         loop {
             let pte = match (decode(*word), place) {
                 (State::Direct(pte), _) if *kept == 0 => pte,
-                (State::Chain(_), Some((node, index))) => self.nodes.get(node).entry(index),
+                (State::Chain(_), Some((node, index))) => self.nodes(env).get(node).entry(index),
                 _ => return true,
             };
             // Removing moves the head's first entry, which was handed out
             // before, into the gap; so the place after the gap is next.
-            let after = place.and_then(|(node, index)| self.normal(node, index + 1));
+            let after = place.and_then(|(node, index)| normal(self.nodes(env), node, index + 1));
             let verdict = match Slot::open(env, (pte, None), frame) {
                 Err(_) => {
                     report.lock_failures += 1;
@@ -199,7 +200,7 @@ impl Chains {
         let State::Chain(head) = decode(word) else {
             return word;
         };
-        let node = self.nodes.get(head);
+        let node = self.nodes(env).get(head);
         if !self.direct || !node.next().is_none() || node.first() + 1 < ENTRIES_PER_NODE {
             return word;
         }
@@ -342,11 +343,15 @@ impl TracksEntries for Chains {
 
     fn finish<P: Platform>(&self, _env: &Env<'_, P>, (): ()) {}
 
+    fn give_back<P: Platform>(&self, env: &Env<'_, P>, at_hand: AtHand) -> u64 {
+        self.nodes.give_back(env.pin, env.memory, at_hand)
+    }
+
     #[inline]
     fn prefetch<P: Platform>(&self, env: &Env<'_, P>, frame: Pfn) {
         let word = env.memory.frame(frame).rmap().load(Ordering::Relaxed);
         if let State::Chain(head) = decode(word)
-            && let Some(node) = self.nodes.try_get(head)
+            && let Some(node) = self.nodes(env).try_get(head)
         {
             bytes::prefetch(node);
         }
@@ -363,7 +368,9 @@ impl TracksLeaves for Chains {
         let word = self.lock(env, run.frame).value();
         match decode(word) {
             State::Chain(head) => {
-                let nodes = self.entries(head).count().div_ceil(ENTRIES_PER_NODE);
+                let nodes = entries(self.nodes(env), head)
+                    .count()
+                    .div_ceil(ENTRIES_PER_NODE);
                 self.nodes.reserve(env.pin, env.memory, others * nodes)
             }
             State::Direct(_) | State::Unmapped => Ok(()),
@@ -448,7 +455,7 @@ impl Audited for Chains {
         let listed = match decode(word) {
             State::Unmapped => 0,
             State::Direct(_) => 1,
-            State::Chain(head) => self.chain_length(head)?,
+            State::Chain(head) => chain_length(self.nodes(env), head)?,
         };
         if listed == maps {
             Ok(())

@@ -50,7 +50,7 @@ use crate::rmap::{
     Audited, ClearsEntries, DelaysFlushes, Env, Place, ReverseMap, RmapStats, Run, Slot, Topology,
     TracksEntries, TracksLeaves, TracksRegions, TracksSpaces, Verdict, VisitReport,
 };
-use crate::slab::{Arena, ArenaMaker, Handle};
+use crate::slab::{Arena, ArenaMaker, AtHand, Handle, WhilePinned};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Counter, PerCpu};
 use crate::table::{Format, PteRef, SpaceLock};
@@ -71,7 +71,7 @@ counts::count_in!(PvCpu);
 /// Where entries come from.
 enum Entries {
     Chunks(Order),
-    Slab(Arena<SlabEntry>),
+    Slab(Arena<SlabEntry, WhilePinned>),
 }
 
 /// The `pv` design.
@@ -116,7 +116,12 @@ impl Pv {
     fn entry<'a, P: Platform>(&'a self, env: &Env<'a, P>, name: EntryName) -> &'a PvEntry {
         match &self.entries {
             Entries::Chunks(_) => Chunk::at(env.memory, name.chunk()).entry(name),
-            Entries::Slab(arena) => &arena.get(Handle::from_raw(name.0 as u32)).entry,
+            Entries::Slab(arena) => {
+                &arena
+                    .under(env.pin)
+                    .get(Handle::from_raw(name.0 as u32))
+                    .entry
+            }
         }
     }
 
@@ -126,7 +131,7 @@ impl Pv {
         match &self.entries {
             Entries::Chunks(_) => Chunk::at(env.memory, name.chunk()).owner(),
             Entries::Slab(arena) => {
-                let entry = arena.get(Handle::from_raw(name.0 as u32));
+                let entry = arena.under(env.pin).get(Handle::from_raw(name.0 as u32));
                 entry.owner.load(Ordering::Relaxed)
             }
         }
@@ -327,6 +332,13 @@ impl TracksEntries for Pv {
     #[inline]
     fn prefetch<P: Platform>(&self, _env: &Env<'_, P>, frame: Pfn) {
         self.locks.prefetch(frame);
+    }
+
+    fn give_back<P: Platform>(&self, env: &Env<'_, P>, at_hand: AtHand) -> u64 {
+        match &self.entries {
+            Entries::Chunks(_) => 0,
+            Entries::Slab(arena) => arena.give_back(env.pin, env.memory, at_hand),
+        }
     }
 
     fn make_room<P: Platform>(&self, env: &Env<'_, P>, spaces: &dyn ClearsEntries) -> bool {

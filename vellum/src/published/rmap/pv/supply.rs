@@ -205,7 +205,11 @@ impl Pv {
             Entries::Slab(arena) => {
                 let handle = arena.take_reserved(env.pin);
                 self.cpus.get(env.pin).node_allocs.bump();
-                arena.get(handle).owner.store(owner, Ordering::Relaxed);
+                arena
+                    .under(env.pin)
+                    .get(handle)
+                    .owner
+                    .store(owner, Ordering::Relaxed);
                 Some(EntryName(u64::from(handle.raw())))
             }
         }

@@ -438,10 +438,9 @@ impl Group {
         let usage = &self.charged.usage;
         let mut old = usage.load(Ordering::Relaxed);
         let high = self.high.load(Ordering::Relaxed);
-        if old + pages > high && old + pages <= self.limit.load(Ordering::Relaxed) {
-            if !self.takes_allowance(pages) {
-                return false;
-            }
+        let is_above = old + pages > high && old + pages <= self.limit.load(Ordering::Relaxed);
+        if is_above && !self.takes_allowance(pages) {
+            return false;
         }
         loop {
             let new = old + pages;

@@ -403,3 +403,21 @@ fn a_node_is_not_used_anew_while_a_lookup_may_be_in_it() {
     other.insert(10, 20);
     assert_ne!(other_root.load(Ordering::Relaxed), node, "used anew");
 }
+
+/// A reader beside the first insertions could follow what is left in it.
+#[test]
+fn a_node_that_was_in_a_tree_that_was_cleared_begins_empty() {
+    let setup = Setup::new();
+    let mut pair = setup.pair();
+    for round in 0..120 {
+        let items = if round % 2 == 0 { SLOTS as u64 } else { 1 };
+        for item in 0..items {
+            pair.insert(10 * item, 10 * item + 5);
+        }
+        pair.check_nodes();
+        pair.tree.clear(&setup.memory.pin());
+        pair.model.clear();
+        setup.memory.epochs().try_advance();
+    }
+    assert!(setup.nodes.stats().frames < 40, "nodes are used anew");
+}

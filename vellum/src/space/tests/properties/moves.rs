@@ -126,8 +126,11 @@ fn duplicated<F: Format, R: ReverseMap>(design: &str) {
     space.unmap(Vpn(AT), 8).unwrap();
     assert_eq!((get(space, AT + 50), get(space, at + 1)), (Ok(1), Ok(99)));
     map_at(space, AT, MapRequest::anonymous(8, RW));
+    let file = vm.stored_pages(1, 8).unwrap();
+    map_at(space, AT + 30, MapRequest::object(file, 0, 4, RW));
     for (first, new, placement, why) in [
         (0, 2, RemapPlacement::MayMove, MapError::WrongKind),
+        (30, 2, RemapPlacement::MayMove, MapError::WrongKind),
         (20, 2, RemapPlacement::MayMove, MapError::NotMapped),
         (50, 2, RemapPlacement::InPlace, MapError::Occupied),
         (50, 0, RemapPlacement::MayMove, MapError::BadRange),

@@ -90,9 +90,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     FaultStep::Again => self.give_way(unpinned.reborrow(), space, &mut tries),
                     FaultStep::Wait(frame) => self.wait_for_page(unpinned.reborrow(), frame),
                     FaultStep::Fill(lock) => self.fill_page(unpinned.reborrow(), lock)?,
-                    FaultStep::FillAhead(lock) => {
-                        self.page_cache().fill_ahead(unpinned.reborrow(), lock)?
-                    }
+                    FaultStep::FillAhead(lock) => self.fill_ahead(unpinned.reborrow(), lock)?,
                     FaultStep::FillSuperpage(head) => self
                         .page_cache()
                         .read_superpage(unpinned.reborrow(), head)?,

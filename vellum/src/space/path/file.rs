@@ -3,14 +3,15 @@
 use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::frame::{MappingsCounted, PageFlags, Request, Site};
-use crate::object::{CachedPage, Inserted};
+use crate::object::{CachedPage, Inserted, ObjectId, PageLock};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
+use crate::space::regions::unmap::EndsObjects;
 use crate::space::state::error::FaultError;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::Traits;
 use crate::space::steps::fault::{Fault, FaultStep, Resolved};
-use crate::sync::{Turn, bytes};
+use crate::sync::{Turn, Unpinned, bytes};
 use crate::table::{Format, LockedTable, Marks};
 
 /// Most pages that `faultaround` maps at once.
@@ -55,6 +56,35 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// A page that the object has not. One that stands for frames which are not managed has none
     /// at all, so that nobody looks for any.
+    /// Fills a page, and reads what follows it, too.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fill_ahead(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        lock: PageLock,
+    ) -> Result<(), FaultError> {
+        let record = self.memory.frame(lock.page());
+        let (handle, next) = (record.owner(), record.index() + 1);
+        // While the page is locked its object does not end. Then the region may be gone already.
+        let id = ObjectId {
+            handle,
+            generation: self.objects.get(handle).generation(),
+        };
+        let held = self.objects.hold_named(&self.pin_by(&unpinned), id);
+        let filled = self.fill_page(unpinned.reborrow(), lock);
+        if held.is_some() {
+            if filled.is_ok() {
+                let cache = self.page_cache();
+                cache.read_after(unpinned.reborrow(), handle, next);
+            }
+            if self.objects.release(handle) {
+                EndsObjects::end_object(self, unpinned, handle);
+            }
+        }
+        filled
+    }
+
     #[cold]
     #[inline(never)]
     fn past_end(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {

@@ -168,15 +168,9 @@ impl<P: Platform> PageCache<'_, P> {
         Ok(inserted)
     }
 
-    /// [`Common::fill_page`], and what follows the page is read, too, as far as there is memory.
-    pub(in crate::space) fn fill_ahead(
-        &self,
-        mut unpinned: Unpinned<'_>,
-        lock: PageLock,
-    ) -> Result<(), FaultError> {
-        let record = self.memory.frame(lock.page());
-        let (handle, next) = (record.owner(), record.index() + 1);
-        self.fill_page(unpinned.reborrow(), lock)?;
+    /// Reads pages of a file from `next` on, as far as there is memory. The caller is a
+    /// user of the object.
+    pub(in crate::space) fn read_after(&self, unpinned: Unpinned<'_>, handle: u32, next: u64) {
         let object = self.objects.get(handle);
         let pages = AHEAD.min(object.pages().saturating_sub(next));
         if let ObjectKind::File { store } = object.kind()
@@ -186,6 +180,5 @@ impl<P: Platform> PageCache<'_, P> {
             // Whoever needs a page that could not be read finds out.
             let _ = self.make_filled(unpinned, (object, store), run, |_, _| ());
         }
-        Ok(())
     }
 }

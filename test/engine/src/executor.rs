@@ -8,7 +8,7 @@ use vellum::addr::{PageRange, Vpn};
 use vellum::platform::{GroupId, Platform};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
-    FaultError, File, FileError, FileRequest, MapError, MapRequest, Placement, ReadRequest,
+    FaultError, File, FileError, FileRequest, Layout, MapError, MapRequest, Placement, ReadRequest,
     RemapPlacement, Resolved, Source, Space, Traits, WriteRequest,
 };
 use vellum::table::Format;
@@ -274,6 +274,18 @@ impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
         }
     }
 
+    /// The space, which maps something at `page`: where null pointers lead, too, if a recording's
+    /// kernel let its program.
+    fn at_any_page(space: Space<'e, P, F, R>, page: u64) -> Result<Space<'e, P, F, R>, OpError> {
+        let layout = Layout::fixed::<F>();
+        if Vpn(page) < layout.lowest {
+            let lowest = Vpn(0);
+            let set = space.set_layout(&Layout { lowest, ..layout });
+            set.map_err(map_error)?;
+        }
+        Ok(space)
+    }
+
     /// The calls that change regions.
     fn change(self, op: &Op) -> Executed {
         match *op {
@@ -308,7 +320,8 @@ impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
                     placement: Placement::Fixed(Vpn(page)),
                     tag: 0,
                 };
-                self.space(space)?.map(&request).map_err(map_error)?;
+                let space = Self::at_any_page(self.space(space)?, page)?;
+                space.map(&request).map_err(map_error)?;
             }
             Op::Unmap { space, page, pages } => {
                 let unmapped = self.space(space)?.unmap(Vpn(page), pages);
@@ -336,7 +349,7 @@ impl<'e, P: Platform, F: Format, R: ReverseMap> Executor<'e, P, F, R> {
                 } else {
                     RemapPlacement::Fixed(Vpn(new_page))
                 };
-                let space = self.space(space)?;
+                let space = Self::at_any_page(self.space(space)?, new_page)?;
                 let moved = space.remap(Vpn(page), pages, new_pages, placement);
                 moved.map_err(map_error)?;
             }

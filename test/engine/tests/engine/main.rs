@@ -386,6 +386,30 @@ fn calls_move_bytes_of_files_in_memory_and_give_all_memory_back() {
 
 /// Accesses of a program fault where a page is not there, and where it is they do not, unlike
 /// the faults of a trace, which happened.
+/// A recording's kernel decided what its programs may map.
+#[test]
+fn a_recorded_program_maps_what_null_pointers_lead_to() {
+    for engine in engines() {
+        let space = SpaceSlot(0);
+        let ops = [
+            Op::Create { space },
+            map(space, 100, 2, Sharing::Private, Backing::Anonymous),
+            Op::Remap {
+                space,
+                page: 100,
+                pages: 2,
+                new_page: 3,
+                new_pages: 2,
+            },
+            map(space, 0, 1, Sharing::Private, Backing::Anonymous),
+            touch(space, 0, Access::Write),
+            touch(space, 4, Access::Write),
+            Op::Exit { space },
+        ];
+        assert_eq!(run(&*engine, &ops), [], "{}", engine.name());
+    }
+}
+
 #[test]
 fn accesses_fault_only_where_a_page_is_not_there() {
     let space = SpaceSlot(3);

@@ -73,7 +73,8 @@ fn random_sequences_with_superpages_of_objects_match_the_model() {
 /// With every reverse-mapping design, and folios of every size.
 #[test]
 fn random_sequences_with_folios_match_the_model() {
-    let length = number("VELLUM_LENGTH").unwrap_or(150) as usize;
+    // Long enough for memory to run short of runs.
+    let length = number("VELLUM_LENGTH").unwrap_or(240) as usize;
     let seeds = match number("VELLUM_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("VELLUM_CASES").unwrap_or(88),

@@ -60,11 +60,24 @@ pub unsafe extern "C" fn vellum_shared_memory_create(
     bytes: u64,
     object: *mut Object,
 ) -> Status {
+    // SAFETY: the head of the header.
+    unsafe { create_memory(vm, bytes, FileRequest::shared_memory(bytes), object) }
+}
+
+/// Makes shared memory of `bytes` bytes as `request` says.
+///
+/// # Safety
+/// As the head of the header says.
+unsafe fn create_memory(
+    vm: *mut Manager,
+    bytes: u64,
+    request: FileRequest,
+    object: *mut Object,
+) -> Status {
     let create = || {
-        // SAFETY: the head of the header.
+        // SAFETY: the caller's promise.
         let (manager, out) = unsafe { (named(vm)?, Out::new(object)?) };
         crate::manager::pages_of(bytes)?;
-        let request = FileRequest::shared_memory(bytes);
         out.set(Object::of(manager.vm.create_file(request)?.id()));
         Ok(())
     };
@@ -117,15 +130,9 @@ pub unsafe extern "C" fn vellum_sealable_memory_create(
     bytes: u64,
     object: *mut Object,
 ) -> Status {
-    let create = || {
-        // SAFETY: the head of the header.
-        let (manager, out) = unsafe { (named(vm)?, Out::new(object)?) };
-        crate::manager::pages_of(bytes)?;
-        let request = FileRequest::shared_memory(bytes).sealable();
-        out.set(Object::of(manager.vm.create_file(request)?.id()));
-        Ok(())
-    };
-    Status::of(create())
+    let request = FileRequest::shared_memory(bytes).sealable();
+    // SAFETY: the head of the header.
+    unsafe { create_memory(vm, bytes, request, object) }
 }
 
 /// Adds seals, VELLUM_SEAL_SHRINK and so on. VELLUM_STATUS_SEALED if there are to be no more,

@@ -90,7 +90,7 @@ pub(super) struct Group {
     /// Pages that a CPU takes at once; 0 if there are no stocks.
     batch: AtomicU32,
     limit: AtomicU64,
-    /// Above this, whoever charges it has pages of it leave first.
+    /// Above this, a call that charges it has pages of it leave first.
     pub(super) high: AtomicU64,
     /// Up to this, its pages do not leave for others; see `group_tree.rs`.
     pub(super) min: AtomicU64,
@@ -184,10 +184,9 @@ impl Groups {
     }
 
     /// The group that is charged for a frame.
-    pub(super) fn group_of(&self, frame: Pfn) -> GroupId {
-        let place = usize::from(self.byte(frame).load(Ordering::Relaxed));
-        let group = (place != 0).then(|| self.at(place)).flatten();
-        group.unwrap_or(GroupId::ROOT)
+    pub(crate) fn group_of(&self, frame: Pfn) -> GroupId {
+        let place = self.of_frame(frame.0.wrapping_sub(self.first));
+        self.at(place).unwrap_or(GroupId::ROOT)
     }
 
     /// Whether there has been a group beside the root.

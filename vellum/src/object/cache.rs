@@ -237,6 +237,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         self.find(id).filter(|object| join(&object.users, turn))
     }
 
+    /// One user more of an object that the caller has found, if it has any. The caller is pinned, as
+    /// of [`Objects::hold_named`].
+    pub(crate) fn hold_if_used(&self, pin: &Pin<'_>, handle: u32) -> bool {
+        join(&self.get(handle).users, Turn::at(pin, handle))
+    }
+
     /// Whoever made the object with this name is a user of it no longer: whether it was the last.
     /// `None` if there is no such object, or its maker has released it before. The caller is
     /// pinned, as of [`Objects::hold_named`].

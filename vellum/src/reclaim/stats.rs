@@ -96,40 +96,25 @@ counts! {
     throttled;
 }
 
-/// What reclaim has done with the pages of one group.
-#[derive(Default)]
-pub(crate) struct GroupCounts {
-    pub(crate) scanned: Count,
-    pub(crate) reclaimed: Count,
-    pub(crate) refaults: Count,
-    pub(crate) limit_hits: Count,
-    pub(crate) failures: Count,
-    pub(crate) low_events: Count,
-    pub(crate) high_events: Count,
+macro_rules! group_counts {
+    ($($name:ident)+) => {
+        /// What reclaim has done with the pages of one group.
+        #[derive(Default)]
+        pub(crate) struct GroupCounts {
+            $(pub(crate) $name: Count,)+
+        }
+
+        impl GroupCounts {
+            fn all(&self) -> impl Iterator<Item = &Count> {
+                [$(&self.$name),+].into_iter()
+            }
+        }
+    };
 }
 
-impl GroupCounts {
-    fn all(&self) -> [&Count; 7] {
-        let GroupCounts {
-            scanned,
-            reclaimed,
-            refaults,
-            limit_hits,
-            failures,
-            low_events,
-            high_events,
-        } = self;
-        [
-            scanned,
-            reclaimed,
-            refaults,
-            limit_hits,
-            failures,
-            low_events,
-            high_events,
-        ]
-    }
+group_counts! { scanned reclaimed refaults limit_hits failures low_events high_events }
 
+impl GroupCounts {
     /// Begins anew.
     pub(super) fn reset(&self) {
         for count in self.all() {
@@ -139,7 +124,7 @@ impl GroupCounts {
 
     /// Adds what another has counted.
     pub(crate) fn add(&self, other: &GroupCounts) {
-        for (count, more) in self.all().into_iter().zip(other.all()) {
+        for (count, more) in self.all().zip(other.all()) {
             count.add(more.get());
         }
     }

@@ -143,7 +143,7 @@ impl Entry {
         self.base.store(address, Ordering::Release);
     }
 
-    /// The chunk is none any more. Whoever is pinned may have its address still.
+    /// The chunk is none any more. A pinned CPU may have its address still.
     pub(super) fn clear(&self) {
         self.base.store(0, Ordering::Relaxed);
     }

@@ -28,7 +28,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if !object.add_seals(seals) {
             return Err(FileError::Busy);
         }
-        // Whoever maps it from now on sees the seal.
+        // A mapping made from now on sees the seal.
         let is_new = seals.has(Seals::WRITE) && !had.has(Seals::WRITE);
         if is_new && self.may_be_stored_to(&unpinned, object, id.handle) {
             object.take_back_seals(Seals(seals.0 & !had.0));

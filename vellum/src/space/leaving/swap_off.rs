@@ -7,7 +7,6 @@
 //! until no slot is in use. If memory runs out, what came back stays and the area is used on.
 
 use crate::addr::{Access, PageRange, Vpn};
-use crate::object::ObjectId;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::locks::lookup::Lookup;
@@ -38,20 +37,14 @@ impl<P: Platform> PageCache<'_, P> {
             if object.swapped() == 0 {
                 return;
             }
-            let id = ObjectId {
-                handle: handle.raw(),
-                generation: object.generation(),
-            };
-            if self
-                .objects
-                .hold_named(&self.pin_by(&unpinned), id)
-                .is_none()
-            {
+            let handle = handle.raw();
+            let is_held = (self.objects).hold_if_used(&self.pin_by(&unpinned), handle);
+            if !is_held {
                 return;
             }
-            let more = self.object_back(unpinned.reborrow(), swap, area, id.handle);
-            if self.objects.release(id.handle) {
-                self.end_object(unpinned.reborrow(), id.handle);
+            let more = self.object_back(unpinned.reborrow(), swap, area, handle);
+            if self.objects.release(handle) {
+                self.end_object(unpinned.reborrow(), handle);
             }
             match more {
                 Ok(more) => *back += more,

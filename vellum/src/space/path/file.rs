@@ -3,7 +3,7 @@
 use super::swap_shared::Loading;
 use crate::addr::{Access, PageRange, Pfn, Vpn, set_bits};
 use crate::frame::{MappingsCounted, PageFlags, Request, Site};
-use crate::object::{CachedPage, Inserted, ObjectId, PageLock};
+use crate::object::{CachedPage, Inserted, PageLock};
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::regions::unmap::EndsObjects;
@@ -67,13 +67,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let record = self.memory.frame(lock.page());
         let (handle, next) = (record.owner(), record.index() + 1);
         // While the page is locked its object does not end. Then the region may be gone already.
-        let id = ObjectId {
-            handle,
-            generation: self.objects.get(handle).generation(),
-        };
-        let held = self.objects.hold_named(&self.pin_by(&unpinned), id);
+        let is_held = self.objects.hold_if_used(&self.pin_by(&unpinned), handle);
         let filled = self.fill_page(unpinned.reborrow(), lock);
-        if held.is_some() {
+        if is_held {
             if filled.is_ok() {
                 let cache = self.page_cache();
                 cache.read_after(unpinned.reborrow(), handle, next);

@@ -20,11 +20,7 @@ impl<P: Platform> PageCache<'_, P> {
 impl<P: Platform> Common<P> {
     /// The group that is charged for a frame.
     pub(in crate::space) fn group_of_frame(&self, _pin: &Pin<'_>, frame: Pfn) -> GroupId {
-        let (first, _) = self.memory.view().span();
-        let found = self.memory.groups().and_then(|groups| {
-            let place = groups.of_frame(frame.0 - first.0);
-            groups.at(place)
-        });
-        found.unwrap_or(GroupId::ROOT)
+        let groups = self.memory.groups();
+        groups.map_or(GroupId::ROOT, |groups| groups.group_of(frame))
     }
 }

@@ -196,7 +196,8 @@ fn first_stores<R: ReverseMap>() {
 }
 
 /// Nodes of a tree of regions and of a page cache come and go, their frames are given back and
-/// become pages of a third, who fills them. Whoever follows them meanwhile finds what is there.
+/// become pages of a third, which fills them. A reader that follows them meanwhile finds what is
+/// there.
 fn returned<R: ReverseMap>() {
     const REGIONS: u64 = 44;
     /// Those that go and come back.

@@ -103,14 +103,10 @@ fn a_plan_of_memory_says_that_programs_compute_beside_it() {
     let (words, json) = said(&["plan", "memory", &trace, "--parts", "1,0.5", "-q"]);
     let left_out = "what the programs compute is in neither. The workload took 1.001 s of CPU time";
     assert!(words.contains(left_out), "{words}");
-    let elapsed = |cost: &Value| {
-        let part = |name: &str| cost[name].as_u64().expect("a number");
-        (part("core_ns") + part("device_ns")) as f64
-    };
-    // Half of the pages leave, so that waiting for the device is in the last row.
+    // Half of the pages leave for the device. How long the core took is the host's affair.
     let row = &json["rows"][1];
-    let more = elapsed(&row["cost"]) - elapsed(&json["unlimited"]);
-    assert!(more > 0.0, "{json}");
+    assert_eq!(json["unlimited"]["device_ns"], 0, "{json}");
+    assert!(row["cost"]["device_ns"].as_u64() > Some(0), "{json}");
     let (words, _) = said(&["replay", &trace, "--ram", "64M", "-q"]);
     assert!(words.contains("% of the 1.00 s of CPU time"), "{words}");
 }

@@ -403,6 +403,11 @@ impl Model {
         for page in lost {
             space.unmap(page, 1);
         }
+        // Frames of a device that faults map come to a child by its own faults.
+        let cells = &space.cells;
+        (space.clean).retain(|page, entry| {
+            *entry != Clean::Unmanaged || cells[page].frames.is_some_and(|frames| frames.at_once)
+        });
         for private in space.private.values_mut() {
             self.next_private += 1;
             private.number = self.next_private;

@@ -11,7 +11,7 @@
 
 use alloc::boxed::Box;
 
-use super::group_tree::Places;
+use super::group::Places;
 use super::memory::PhysicalMemory;
 use crate::addr::Pfn;
 use crate::platform::{GroupId, Machine};

@@ -143,7 +143,6 @@ mod dirty;
 mod free;
 mod give_back;
 mod group;
-mod group_tree;
 mod inject;
 mod keeper;
 mod memory;
@@ -173,7 +172,7 @@ pub(crate) use commit::{Commit, Committer};
 pub use commit::{CommitLimits, CommitPolicy, CommitShare, CommitStats};
 pub use group::GroupLimits;
 pub(crate) use group::Groups;
-pub(crate) use group_tree::Places;
+pub(crate) use group::Places;
 pub use keeper::Keeper;
 #[cfg(feature = "published")]
 pub(crate) use keeper::KeepsFrames;

@@ -8,7 +8,7 @@
 //! of its own part. What a group's own limit asks for, its own protection does not hold back, but
 //! that of those within it does.
 
-use super::group::Groups;
+use super::Groups;
 use crate::platform::GroupId;
 use crate::sync::atomic::Ordering;
 
@@ -72,13 +72,13 @@ pub(crate) struct Protection {
 impl Groups {
     /// The place of the group around one, 0 for the root.
     #[inline]
-    pub(super) fn parent_of(&self, place: usize) -> usize {
+    pub(in crate::frame) fn parent_of(&self, place: usize) -> usize {
         self.groups[place].parent.load(Ordering::Relaxed) as usize
     }
 
     /// The place of a group and those of the groups around it, but for the root.
     #[inline]
-    pub(super) fn way_up(&self, place: usize) -> impl Iterator<Item = usize> + Clone {
+    pub(in crate::frame) fn way_up(&self, place: usize) -> impl Iterator<Item = usize> + Clone {
         let is_group = |place: usize| (place != 0).then_some(place);
         core::iter::successors(is_group(place), move |&place| {
             is_group(self.parent_of(place))

@@ -1056,6 +1056,11 @@ struct vellum_group_stats {
    */
   uint64_t table_bytes;
   /*
+   Of what it is charged for, records of the regions of its spaces, in whole pages for each
+   space; with `groups=all`.
+   */
+  uint64_t record_bytes;
+  /*
    Bytes of its pages that reclaim had leave memory.
    */
   uint64_t reclaimed_bytes;

@@ -39,6 +39,9 @@ pub struct GroupStats {
     pub limit_bytes: u64,
     /// Of what it is charged for, page tables; with `groups=all`.
     pub table_bytes: u64,
+    /// Of what it is charged for, records of the regions of its spaces, in whole pages for each
+    /// space; with `groups=all`.
+    pub record_bytes: u64,
     /// Bytes of its pages that reclaim had leave memory.
     pub reclaimed_bytes: u64,
     /// Times that the limit was reached and pages of the group had to leave.
@@ -250,6 +253,7 @@ pub unsafe extern "C" fn vellum_group_stats_get(
             peak_bytes: bytes_of(stats.peak),
             limit_bytes: bytes_of_limit(stats.limits.max),
             table_bytes: bytes_of(stats.tables),
+            record_bytes: bytes_of(stats.records),
             reclaimed_bytes: bytes_of(stats.reclaimed),
             limit_hits: stats.limit_hits,
             failures: stats.failures,

@@ -161,6 +161,7 @@ static void groups_lie_within_groups(void)
     EXPECT(touch(space, place, 512, VELLUM_READ, &last) == 512);
     EXPECT(stats(outer).peak_bytes <= LIMIT && stats(outer).limit_hits > 0);
     EXPECT(stats(inner).used_bytes == stats(outer).used_bytes && stats(inner).table_bytes > PAGE);
+    EXPECT(stats(outer).record_bytes == PAGE);
 
     struct vellum_group_limits limits = {
         .max_bytes = UINT64_MAX, .high_bytes = 16 * PAGE, .low_bytes = 4 * PAGE, .min_bytes = PAGE};

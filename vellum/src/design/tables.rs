@@ -419,7 +419,7 @@ choices! {
     Off "off";
     /// Pages.
     On "on";
-    /// Pages and page tables.
+    /// Pages, page tables and records of regions.
     All "all";
 }
 
@@ -610,7 +610,7 @@ options! {
         "reclaim: how pages that have not been used for long are found";
         "split lists (van Riel 2008), refault distance (Weiner 2014); multi-gen LRU (Yu Zhao 2022)";
     "groups" groups: GroupMode = "off", only with "reclaim" = ["on"], set by embedders;
-        "reclaim: whether spaces can be in groups, with limits of what they are charged for: pages, or page tables, too";
+        "reclaim: whether spaces can be in groups, with limits of what they are charged for: pages, or page tables and records of regions, too";
         "memory control groups (Singh and Emelyanov 2008); of version 2 (Weiner 2016)";
     "commit" commit: CommitMode = "off", set by embedders;
         "whether memory is counted that was promised and may not be used yet, and what is refused";

@@ -46,10 +46,10 @@ impl From<OutOfMemory> for NoPage {
 
 impl<P: Machine> PhysicalMemory<P> {
     /// Keeps account of groups from now on, of which there is only the root, and if it is said,
-    /// charges them for page tables.
-    pub(crate) fn keep_groups(&mut self, with_tables: bool) {
+    /// charges them for page tables and records.
+    pub(crate) fn keep_groups(&mut self, with_kernel: bool) {
         let span = self.view().span();
-        let groups = Groups::new(span, self.platform.cpus(), with_tables);
+        let groups = Groups::new(span, self.platform.cpus(), with_kernel);
         self.groups = Some(Arc::new(groups));
     }
 
@@ -200,7 +200,7 @@ impl<P: Machine> PhysicalMemory<P> {
     #[inline]
     pub(crate) fn uncharge_tables(&self, pin: &Pin<'_>, tables: Chain) {
         if let Some(groups) = self.groups()
-            && groups.charge_tables()
+            && groups.charge_kernel()
         {
             let mut next = tables.head;
             for _ in 0..tables.count() {
@@ -213,7 +213,7 @@ impl<P: Machine> PhysicalMemory<P> {
     /// The group that refused a call on this CPU a page table, if nobody has asked since and it
     /// would again.
     pub(crate) fn take_group_refusal(&self, pin: &Pin<'_>) -> Option<GroupId> {
-        let groups = self.groups().filter(|groups| groups.charge_tables())?;
+        let groups = self.groups().filter(|groups| groups.charge_kernel())?;
         let refused_by = &self.cpus.get(pin).refused_by;
         let id = GroupId::from_bits(refused_by.swap(0, Ordering::Relaxed));
         groups.has_no_room(id).then_some(id)
@@ -223,7 +223,7 @@ impl<P: Machine> PhysicalMemory<P> {
     #[inline]
     pub(crate) fn payer_of(&self, root: Pfn) -> GroupId {
         match self.groups() {
-            Some(groups) if groups.charge_tables() => groups.group_of(root),
+            Some(groups) if groups.charge_kernel() => groups.group_of(root),
             _ => GroupId::ROOT,
         }
     }
@@ -232,7 +232,7 @@ impl<P: Machine> PhysicalMemory<P> {
     /// belongs to both.
     pub(crate) fn charge_root(&self, pin: &Pin<'_>, root: Pfn, payer: GroupId) {
         if let Some(groups) = self.groups()
-            && groups.charge_tables()
+            && groups.charge_kernel()
         {
             groups.recharge(pin, root, payer);
         }

@@ -27,12 +27,13 @@ mod usage;
 
 use alloc::boxed::Box;
 
+use self::kernel::Kernel;
 pub(crate) use self::tree::Places;
 use crate::addr::Pfn;
 use crate::platform::GroupId;
 use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::report::name;
-use crate::sync::{BatchedCounts, CachePadded, PerCpu};
+use crate::sync::{CachePadded, PerCpu};
 
 /// Groups that there are at most, the root among them.
 const GROUPS: usize = GroupId::MOST;
@@ -133,8 +134,8 @@ pub(crate) struct Groups {
     pub(in crate::frame) groups: Box<[CachePadded<Group>]>,
     stocks: PerCpu<Stock>,
     cpus: u64,
-    /// Page tables that are charged to each, if they are.
-    tables: Option<BatchedCounts>,
+    /// What the kernel has of each, if it is charged.
+    kernel: Option<Kernel>,
     /// 1 as soon as there has been a group beside the root.
     in_use: AtomicU32,
     /// 1 as soon as a group has been protected.
@@ -148,7 +149,7 @@ impl Groups {
     pub(in crate::frame) fn new(
         (first, end): (Pfn, Pfn),
         cpus: usize,
-        with_tables: bool,
+        with_kernel: bool,
     ) -> Groups {
         let of_frames: Box<[AtomicU8]> = (first.0..end.0).map(|_| AtomicU8::new(0)).collect();
         let groups: Box<[CachePadded<Group>]> = (0..GROUPS)
@@ -174,7 +175,7 @@ impl Groups {
             groups,
             stocks: PerCpu::new(cpus, |_| Stock::default()),
             cpus: cpus as u64,
-            tables: with_tables.then(|| BatchedCounts::new(GROUPS, cpus, BATCH as u32)),
+            kernel: with_kernel.then(|| Kernel::new(cpus)),
             in_use: AtomicU32::new(0),
             are_protected: AtomicU32::new(0),
             changing: CachePadded::default(),

@@ -8,10 +8,12 @@ use crate::sync::atomic::Ordering;
 /// What a group has and had, with those within it but for `members`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Usage {
-    /// Frames that it is charged for: of pages, and of page tables.
+    /// Pages that it is charged for: frames of pages and of page tables, and records.
     pub(crate) used: u64,
     /// Of these, page tables.
     pub(crate) tables: u64,
+    /// Of these, records of regions.
+    pub(crate) records: u64,
     /// Pages that lie in stocks of CPUs.
     pub(crate) stocked: u64,
     pub(crate) peak: u64,
@@ -32,10 +34,13 @@ impl Groups {
     /// What a group is charged for; approximate while CPUs charge it.
     pub(crate) fn usage(&self, id: GroupId) -> Option<Usage> {
         let group = self.find(id)?;
-        let stocked = self.stocked(self.within(id.place()));
+        let within = self.within(id.place());
+        let stocked = self.stocked(within);
+        let (tables, records) = self.kernel_of(within);
         Some(Usage {
             used: self.charged(id.place()).saturating_sub(stocked),
-            tables: self.tables_of(self.within(id.place())),
+            tables,
+            records,
             stocked,
             peak: group.charged.peak.load(Ordering::Relaxed),
             limits: group.limits(),
@@ -117,7 +122,8 @@ impl Groups {
     }
 
     /// Checks while nothing else runs that each group is charged for as many pages as there are
-    /// frames of it and of those within it, with those in stocks, and that there is no frame of a group that is not there.
+    /// frames of it and of those within it, with their records and what lies in stocks, and that
+    /// there is no frame of a group that is not there.
     /// Returns the place of one that is not so.
     pub(in crate::frame) fn audit(&self) -> Result<(), usize> {
         let mut frames = [0_u64; GROUPS];
@@ -133,7 +139,8 @@ impl Groups {
             };
             let charged = self.charged(place);
             let of_frames: u64 = places.into_iter().map(|place| frames[place]).sum();
-            let fits = of_frames + self.stocked(places) == charged;
+            let (_, records) = self.kernel_of(places);
+            let fits = of_frames + records + self.stocked(places) == charged;
             if !fits || !is_there && charged != 0 {
                 return Err(place);
             }

@@ -108,6 +108,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// reusable. Its tables and regions are gone already.
     pub(super) fn unmake_space(&self, pin: &Pin<'_>, space: Live<'_, R>) {
         self.settle_commit(space, None);
+        self.settle_records(space, None);
         self.leave_group(space.get());
         let root = space.root();
         space.root.store(Pfn::NONE.0, Ordering::Relaxed);

@@ -110,9 +110,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         child.begin_rules(parent.rules().inherited());
         self.inherit_group(pin, parent.get(), *child);
         let inherited = self.inherited_commit(parent);
-        if let Err(error) = self.commit_pages(parent, &child.account.counts, inherited) {
+        let counts = &child.account.counts;
+        let charged = self.commit_pages(parent, counts, inherited);
+        let charged = charged.map_err(MapError::from).and_then(|()| {
+            let regions = self.region_counts(*parent).regions.get();
+            Ok(self.charge_regions(child, counts, regions)?)
+        });
+        if let Err(error) = charged {
             self.unmake_space(pin, *child);
-            return Err(error.into());
+            return Err(error);
         }
         for (from, to) in [
             (&parent.get().heap_start, &child.get().heap_start),
@@ -145,6 +151,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.unmake_space(pin, *child);
             return Err(error.into());
         }
+        self.settle_records(*child, None);
         Ok(self.publish(new).id())
     }
 }

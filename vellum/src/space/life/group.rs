@@ -58,6 +58,9 @@ pub struct GroupStats {
     pub usage: u64,
     /// Of these, page tables (`groups=all`).
     pub tables: u64,
+    /// Of these, records of the regions of its spaces, in whole pages for each space
+    /// (`groups=all`).
+    pub records: u64,
     /// Of what the limit allows, pages that CPUs have taken for it and not used yet.
     pub stocked: u64,
     /// The largest usage since the group was made, with what was in stock.
@@ -229,6 +232,7 @@ impl<P: Platform> PageCache<'_, P> {
         Ok(GroupStats {
             usage: usage.used,
             tables: usage.tables,
+            records: usage.records,
             stocked: usage.stocked,
             peak: usage.peak,
             limits: usage.limits,
@@ -266,6 +270,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let moved = self.with_locked(unpinned, space, |pin, space| {
             let joined = groups.join(id);
             if joined {
+                self.uncharge_regions(pin, *space);
                 let old = space.group.swap(id.to_bits(), Ordering::AcqRel);
                 let old = GroupId::from_bits(old);
                 self.move_commit(*space, old, id);

@@ -63,6 +63,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Drop for SpaceGuard<'_, P, F, R> {
     #[inline]
     fn drop(&mut self) {
         self.vm.settle_commit(self.space, self.tract);
+        self.vm.settle_records(self.space, self.tract);
         match self.tract {
             Some(tract) => self.vm.unlock_tract(tract),
             None => self.vm.unlock_space(self.space),

@@ -111,6 +111,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if self.memory.commit().is_some() {
             self.commit_change(space, page, change)?;
         }
+        if !matches!(change, Change::Unmapping(_)) {
+            self.charge_regions(space, self.counts_at(space, page), MOST_REGIONS)?;
+        }
         Ok(MayCut(()))
     }
 

@@ -167,6 +167,8 @@ pub(in crate::space) struct RegionCounts {
     pub(in crate::space) committed: Counter,
     /// Pages that are charged for them: as many, but while a call is at work.
     pub(in crate::space) charged: Counter,
+    /// Pages that the space's group is charged for as records of the regions.
+    pub(in crate::space) records: Counter,
 }
 
 impl RegionCounts {
@@ -196,6 +198,7 @@ impl RegionCounts {
         other.data.add(self.data.take());
         other.committed.add(self.committed.take());
         other.charged.add(self.charged.take());
+        other.records.add(self.records.take());
     }
 }
 
@@ -317,6 +320,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             sum.data.add(counts.data.get());
             sum.committed.add(counts.committed.get());
             sum.charged.add(counts.charged.get());
+            sum.records.add(counts.records.get());
         };
         add(&space.account.counts);
         if space.is_divided() {

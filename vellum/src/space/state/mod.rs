@@ -17,6 +17,7 @@ pub(super) mod locked;
 pub(super) mod manager;
 pub(super) mod page;
 pub(super) mod range;
+pub(super) mod records;
 pub(super) mod region;
 pub(super) mod shortage;
 pub(super) mod spaces;

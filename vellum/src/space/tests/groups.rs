@@ -3,6 +3,7 @@
 mod random;
 mod within;
 
+use crate::rmap::ReverseMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::vec;
@@ -62,12 +63,12 @@ fn check(vm: &TestVm, space: SpaceId, pages: core::ops::Range<u64>) {
     }
 }
 
-fn stats(vm: &TestVm, group: GroupId) -> GroupStats {
+fn stats<R: ReverseMap>(vm: &TestVm<R>, group: GroupId) -> GroupStats {
     vm.audit().unwrap();
     vm.page_cache().group_stats(group).unwrap()
 }
 
-fn usage(vm: &TestVm, group: GroupId) -> u64 {
+fn usage<R: ReverseMap>(vm: &TestVm<R>, group: GroupId) -> u64 {
     stats(vm, group).usage
 }
 

@@ -70,6 +70,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             regions,
         )?;
         same("pages of space", number, stats.pages, pages)?;
+        let (charged, needed) = self.records_of(handle);
+        same(
+            "pages charged for the regions of space",
+            number,
+            charged,
+            needed,
+        )?;
         let mut entries = Entries {
             keeps_tables: self.keeps_tables_of(handle),
             ..Entries::default()

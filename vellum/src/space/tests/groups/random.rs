@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::design::variants;
-use crate::rmap::ReverseMap;
 use crate::testing::number;
 use crate::vm::Stats;
 
@@ -310,7 +309,7 @@ fn run<R: ReverseMap>(options: &str, size: Size, seed: u64, steps: usize) -> Sta
     world.vm.page_cache().release_object(world.file).unwrap();
     for &(group, _) in &world.groups {
         let left = world.vm.page_cache().group_stats(group).unwrap();
-        assert_eq!((left.usage, left.tables), (0, 0));
+        assert_eq!((left.usage, left.tables, left.records), (0, 0, 0));
     }
     // Those within others first.
     while !world.groups.is_empty() {

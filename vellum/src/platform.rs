@@ -13,6 +13,8 @@ mod errors;
 mod forward;
 #[path = "platform/group.rs"]
 mod group;
+#[path = "platform/hook.rs"]
+mod hook;
 #[path = "platform/parts.rs"]
 mod parts;
 
@@ -22,8 +24,9 @@ use core::ptr::NonNull;
 pub use self::cpu_set::{CpuIter, CpuSet, CpuWords};
 pub use self::errors::{IoError, SlotError};
 pub use self::group::GroupId;
+pub use self::hook::{HookAnswer, HookKind, HookedFault};
 pub use self::parts::Parts;
-use crate::addr::{PageRange, Pfn};
+use crate::addr::{Access, PageRange, Pfn};
 
 /// A CPU, numbered from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -449,6 +452,19 @@ pub trait Policy {
     /// Not called pinned. The call may hold ranges of objects, as with [`Policy::out_of_memory`].
     fn group_above_high(&self, group: GroupId, pages: u64) {
         let _ = (group, pages);
+    }
+
+    /// An access to a range with hooks ([`Space::hooks`](crate::space::Space::hooks)) needs what
+    /// only the embedder has: it has whoever supplies pages hear of it, and says what the call does
+    /// meanwhile. Called for each attempt of each task, so more than once for a page: when a task
+    /// that waited begins again (a wake-up, or an early end of [`Sleep::park`]) and the page is
+    /// still caught. A task that is to be killed is woken, and answered [`HookAnswer::Fail`] then.
+    ///
+    /// Not called pinned, and without locks; it may call the manager. The default has the call
+    /// fail.
+    fn fault_hook(&self, fault: &HookedFault) -> HookAnswer {
+        let _ = fault;
+        HookAnswer::Fail
     }
 }
 

@@ -13,15 +13,15 @@ use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, dealloc};
 use std::boxed::Box;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::vec::Vec;
 
 use crate::addr::Pfn;
 use crate::platform::{
-    CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Rescue, Sleep, SlotError,
-    SpaceTag, Store, TaskToken, Victim, WindowSlot, Zone,
+    CpuId, CpuSet, Flush, HookAnswer, HookedFault, IoError, Machine, MemoryRange, NodeId, Policy,
+    Rescue, Sleep, SlotError, SpaceTag, Store, TaskToken, Victim, WindowSlot, Zone,
 };
 use crate::sync::bytes::FrameBytes;
 
@@ -86,6 +86,9 @@ struct Cpu {
     windows: [AtomicU64; WindowSlot::COUNT],
 }
 
+/// Answers when a fault hook catches an access.
+pub(crate) type Hook = dyn Fn(&HookedFault) -> HookAnswer + Send + Sync;
+
 /// Answers when memory runs out.
 pub(crate) type Rescuer = dyn FnMut(Option<Victim>) -> Rescue + Send;
 
@@ -112,6 +115,8 @@ pub(crate) struct TestMachine {
     pub(crate) rescue: Mutex<Option<Box<Rescuer>>>,
     /// The most pages that a group was said to have above its `high`.
     pub(crate) above_high: AtomicU64,
+    /// What answers when a fault hook catches an access.
+    pub(crate) hook: Mutex<Option<Arc<Hook>>>,
     /// Makes the backing store refuse.
     pub(crate) broken_store: AtomicBool,
     /// Pages that the backing store does not take.
@@ -217,6 +222,7 @@ impl TestMachine {
             on_write: Mutex::default(),
             rescue: Mutex::default(),
             above_high: AtomicU64::new(0),
+            hook: Mutex::default(),
             broken_store: AtomicBool::new(false),
             broken_pages: Mutex::default(),
             broken_reads: Mutex::default(),
@@ -650,5 +656,10 @@ impl Policy for TestMachine {
 
     fn group_above_high(&self, _: crate::platform::GroupId, pages: u64) {
         self.above_high.fetch_max(pages, Ordering::Relaxed);
+    }
+
+    fn fault_hook(&self, fault: &HookedFault) -> HookAnswer {
+        let hook = self.hook.lock().unwrap().clone();
+        hook.map_or(HookAnswer::Fail, |hook| hook(fault))
     }
 }

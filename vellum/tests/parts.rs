@@ -1,6 +1,8 @@
 //! The examples of parts that are used without the rest, and of the whole in short, run.
 #![allow(clippy::duplicate_mod, reason = "each example brings its board")]
 
+#[path = "../examples/fault_hooks.rs"]
+mod fault_hooks;
 #[path = "../examples/frames.rs"]
 mod frames;
 #[path = "../examples/frames_and_tables.rs"]
@@ -11,6 +13,11 @@ mod ranges;
 mod second_stage;
 #[path = "../examples/whole_manager.rs"]
 mod whole_manager;
+
+#[test]
+fn a_guest_runs_before_its_memory_has_come_and_is_saved_while_it_stores() {
+    fault_hooks::main().expect("the example runs");
+}
 
 #[test]
 fn the_frame_allocator_serves_the_interfaces_of_other_kernels() {

@@ -109,6 +109,7 @@ fn header_of(c: &Path) -> Result<String, String> {
         "regions",
         "rules",
         "layout",
+        "hooks",
         "objects",
         "open",
         "swap",

@@ -302,6 +302,31 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_GUARD_REMOVE 18
 
 /*
+ Catches accesses to pages that are not there.
+ */
+#define VELLUM_HOOK_MISSING 1
+
+/*
+ Catches stores to pages that vellum_hooks_protect() has protected.
+ */
+#define VELLUM_HOOK_STORES 2
+
+/*
+ Catches accesses to pages that shared memory has and the space does not map.
+ */
+#define VELLUM_HOOK_MINOR 4
+
+/*
+ Pages come protected: for vellum_hooks_supply().
+ */
+#define VELLUM_HOOK_PROTECTED 1
+
+/*
+ Who waits is not woken: vellum_hooks_wake() is called later.
+ */
+#define VELLUM_HOOK_QUIET 2
+
+/*
  No more seals.
  */
 #define VELLUM_SEAL_SEAL 1
@@ -516,6 +541,22 @@ enum vellum_status {
    More memory would be promised than may be.
    */
   VELLUM_STATUS_COMMIT_LIMIT,
+  /*
+   A fault hook caught the access, and the platform did not have the task wait.
+   */
+  VELLUM_STATUS_HOOKED,
+  /*
+   Part of the range has no hooks, or not the one that the call needs.
+   */
+  VELLUM_STATUS_NOT_HOOKED,
+  /*
+   There is a page already.
+   */
+  VELLUM_STATUS_EXISTS,
+  /*
+   The object has no page there.
+   */
+  VELLUM_STATUS_NO_PAGE,
 };
 
 /*
@@ -612,7 +653,7 @@ struct vellum_flush {
     time). The frames that `read_page` is to fill are the platform's alone until it
     returns.
  6. `root_made` and `root_ends` change no entry for pages of programs.
- 7. No function calls the manager that the platform serves, and none leaves by longjmp() or
+ 7. No function but `fault_hook` calls the manager that the platform serves, and none leaves by longjmp() or
     by a C++ exception.
  */
 struct vellum_platform {
@@ -717,6 +758,19 @@ struct vellum_platform {
    cut off. `pages` may reach far beyond what was ever written. Null if no file is cut.
    */
   bool (*discard_pages)(void *context, uint64_t store, uint64_t first, uint64_t pages);
+  /*
+   A hook caught an access of a space at an address (vellum_hooks()): has whoever supplies
+   pages hear of it. True if the task is to sleep until its page has changed, false if the call
+   is to fail with VELLUM_STATUS_HOOKED. Called again if the task is woken and the page is still
+   caught. `space` has the bits of a
+   struct vellum_space; `access` is VELLUM_READ and so on, `hook` VELLUM_HOOK_MISSING and so on. Not called pinned, and
+   may call the manager. Null if all such calls fail.
+   */
+  bool (*fault_hook)(void *context,
+                     uint64_t space,
+                     uint64_t address,
+                     uint32_t access,
+                     uint32_t hook);
 };
 
 /*
@@ -1587,6 +1641,63 @@ enum vellum_status vellum_residency(struct vellum *vm,
                                     uint64_t address,
                                     uint64_t bytes,
                                     bool *resident);
+
+/*
+ Gives a range, all of which is mapped, these hooks and no others: a sum of VELLUM_HOOK_MISSING,
+ VELLUM_HOOK_STORES and VELLUM_HOOK_MINOR, or 0 to take all of them off. What they catch is told
+ to `fault_hook` of the platform. VELLUM_STATUS_WRONG_KIND for files, and for VELLUM_HOOK_MINOR of
+ private memory.
+ */
+enum vellum_status vellum_hooks(struct vellum *vm,
+                                struct vellum_space space,
+                                uint64_t address,
+                                uint64_t bytes,
+                                uint32_t hooks);
+
+/*
+ Puts pages into a range that has hooks, where there are none: with the bytes of a buffer as long
+ as the range, which nobody stores to meanwhile, or zeroes, if it is null. `flags` is a sum of
+ VELLUM_HOOK_PROTECTED, not with zeroes, and VELLUM_HOOK_QUIET. `done`, which may be null, gets how
+ many bytes of the range that were: fewer than `bytes` if a page could not be put there. Only if
+ that was the first, it is an error: VELLUM_STATUS_EXISTS if there is a page.
+ */
+enum vellum_status vellum_hooks_supply(struct vellum *vm,
+                                       struct vellum_space space,
+                                       uint64_t address,
+                                       uint64_t bytes,
+                                       const void *buffer,
+                                       uint32_t flags,
+                                       uint64_t *done);
+
+/*
+ Maps the pages of a range that its shared memory has, and wakes who waits for them. `done`, which
+ may be null, gets how many bytes of the range that were, as of vellum_hooks_supply().
+ VELLUM_STATUS_NO_PAGE if there is none to begin with, VELLUM_STATUS_EXISTS if it is mapped.
+ */
+enum vellum_status vellum_hooks_map_present(struct vellum *vm,
+                                            struct vellum_space space,
+                                            uint64_t address,
+                                            uint64_t bytes,
+                                            uint64_t *done);
+
+/*
+ Protects the pages of a range with VELLUM_HOOK_STORES: the next store to each is caught. Or, with
+ false, ends that, and wakes who waits. VELLUM_STATUS_NOT_HOOKED if part of the range has not that
+ hook.
+ */
+enum vellum_status vellum_hooks_protect(struct vellum *vm,
+                                        struct vellum_space space,
+                                        uint64_t address,
+                                        uint64_t bytes,
+                                        bool is_protected);
+
+/*
+ Wakes the tasks that wait for a page of a range: their faults begin again.
+ */
+enum vellum_status vellum_hooks_wake(struct vellum *vm,
+                                     struct vellum_space space,
+                                     uint64_t address,
+                                     uint64_t bytes);
 
 /*
  Makes an object for a file of `bytes` bytes in the backing store with the number `store`,

@@ -19,6 +19,7 @@ mod access;
 mod frames;
 mod groups;
 mod heap;
+mod hooks;
 mod layout;
 mod manager;
 mod objects;

@@ -279,7 +279,7 @@ pub unsafe extern "C" fn vellum_object_resize(
 }
 
 /// Bytes from C, in one piece: nobody has more, and none if there is no place for them.
-fn checked(buffer: *const c_void, bytes: usize) -> Result<*const u8, Status> {
+pub(crate) fn checked(buffer: *const c_void, bytes: usize) -> Result<*const u8, Status> {
     let fits = bytes <= isize::MAX as usize;
     (!buffer.is_null() && fits)
         .then_some(buffer.cast())

@@ -4,11 +4,15 @@ use alloc::vec::Vec;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 
-use vellum::addr::{Geometry, PageRange, Pfn};
+use vellum::addr::{Access, Geometry, PageRange, Pfn};
 use vellum::platform::Machine as _;
 use vellum::platform::{
-    CpuId, CpuSet, CpuWords, Flush as Forget, IoError, MemoryRange, NodeId, TaskToken, Zone,
+    CpuId, CpuSet, CpuWords, Flush as Forget, HookAnswer, HookKind, HookedFault, IoError,
+    MemoryRange, NodeId, TaskToken, Zone,
 };
+
+use crate::hooks::{VELLUM_HOOK_MINOR, VELLUM_HOOK_MISSING, VELLUM_HOOK_STORES};
+use crate::spaces::{VELLUM_EXECUTE, VELLUM_READ, VELLUM_WRITE};
 
 use crate::Paging;
 use crate::status::Status;
@@ -66,7 +70,7 @@ pub struct Flush {
 ///    time). The frames that `read_page` is to fill are the platform's alone until it
 ///    returns.
 /// 6. `root_made` and `root_ends` change no entry for pages of programs.
-/// 7. No function calls the manager that the platform serves, and none leaves by longjmp() or
+/// 7. No function but `fault_hook` calls the manager that the platform serves, and none leaves by longjmp() or
 ///    by a C++ exception.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -137,6 +141,21 @@ pub struct Platform {
     /// cut off. `pages` may reach far beyond what was ever written. Null if no file is cut.
     pub discard_pages: Option<
         unsafe extern "C" fn(context: *mut c_void, store: u64, first: u64, pages: u64) -> bool,
+    >,
+    /// A hook caught an access of a space at an address (vellum_hooks()): has whoever supplies
+    /// pages hear of it. True if the task is to sleep until its page has changed, false if the call
+    /// is to fail with VELLUM_STATUS_HOOKED. Called again if the task is woken and the page is still
+    /// caught. `space` has the bits of a
+    /// struct vellum_space; `access` is VELLUM_READ and so on, `hook` VELLUM_HOOK_MISSING and so on. Not called pinned, and
+    /// may call the manager. Null if all such calls fail.
+    pub fault_hook: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            space: u64,
+            address: u64,
+            access: u32,
+            hook: u32,
+        ) -> bool,
     >,
 }
 
@@ -382,4 +401,26 @@ impl vellum::platform::Store for Machine {
     }
 }
 
-impl vellum::platform::Policy for Machine {}
+impl vellum::platform::Policy for Machine {
+    fn fault_hook(&self, fault: &HookedFault) -> HookAnswer {
+        let Some(hook) = self.platform.fault_hook else {
+            return HookAnswer::Fail;
+        };
+        let access = match fault.access {
+            Access::Read => VELLUM_READ,
+            Access::Write => VELLUM_WRITE,
+            Access::Execute => VELLUM_EXECUTE,
+        };
+        let kind = match fault.kind {
+            HookKind::Missing => VELLUM_HOOK_MISSING,
+            HookKind::Store => VELLUM_HOOK_STORES,
+            HookKind::Minor => VELLUM_HOOK_MINOR,
+        };
+        let context = self.platform.context;
+        // SAFETY: as in `node_of`.
+        match unsafe { hook(context, fault.space, fault.address, access, kind) } {
+            true => HookAnswer::Wait,
+            false => HookAnswer::Fail,
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char};
 
 use vellum::frame::OutOfMemory;
-use vellum::space::{FaultError, FileError, MapError};
+use vellum::space::{FaultError, FileError, HookError, MapError};
 
 /// How a call went. Whatever is not VELLUM_STATUS_OK says that nothing has changed, unless
 /// the function says otherwise.
@@ -73,6 +73,14 @@ pub enum Status {
     Unmanaged,
     /// More memory would be promised than may be.
     CommitLimit,
+    /// A fault hook caught the access, and the platform did not have the task wait.
+    Hooked,
+    /// Part of the range has no hooks, or not the one that the call needs.
+    NotHooked,
+    /// There is a page already.
+    Exists,
+    /// The object has no page there.
+    NoPage,
 }
 
 impl Status {
@@ -81,7 +89,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 30] = [
+    const ALL: [Status; 34] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -112,6 +120,10 @@ impl Status {
         Status::Sealed,
         Status::Unmanaged,
         Status::CommitLimit,
+        Status::Hooked,
+        Status::NotHooked,
+        Status::Exists,
+        Status::NoPage,
     ];
 
     fn text(self) -> &'static CStr {
@@ -146,6 +158,10 @@ impl Status {
             Status::Sealed => c"part of the range is sealed",
             Status::Unmanaged => c"whether the manager manages the frames does not fit",
             Status::CommitLimit => c"more memory would be promised than may be",
+            Status::Hooked => c"a fault hook caught the access",
+            Status::NotHooked => c"part of the range has no such fault hook",
+            Status::Exists => c"there is a page already",
+            Status::NoPage => c"the object has no page there",
         }
     }
 }
@@ -163,6 +179,22 @@ impl From<FaultError> for Status {
             FaultError::OutOfMemory => Status::OutOfMemory,
             FaultError::GroupLimit(_) => Status::GroupLimit,
             FaultError::Io => Status::Io,
+            FaultError::Hooked(_) => Status::Hooked,
+        }
+    }
+}
+
+impl From<HookError> for Status {
+    fn from(error: HookError) -> Self {
+        match error {
+            HookError::NoSpace => Status::NoSpace,
+            HookError::BadRange => Status::BadRange,
+            HookError::NotHooked => Status::NotHooked,
+            HookError::Exists => Status::Exists,
+            HookError::NoPage => Status::NoPage,
+            HookError::PastEnd => Status::PastEnd,
+            HookError::Pinned => Status::Busy,
+            HookError::Fault(error) => error.into(),
         }
     }
 }

@@ -90,6 +90,20 @@ static bool fails(void *context, uint64_t store, uint64_t index, uint32_t number
     return false;
 }
 
+/* Which hook has caught the last access, and where. */
+static uint32_t caught;
+static uint64_t caught_at;
+
+static bool fault_hook(void *context, uint64_t space, uint64_t address, uint32_t access,
+                       uint32_t hook)
+{
+    (void)context;
+    EXPECT(space != 0 && access <= VELLUM_EXECUTE);
+    caught = hook;
+    caught_at = address;
+    return false;
+}
+
 static struct vellum_memory memory = {.first_frame = 0, .frames = FRAMES};
 
 static struct vellum_platform board(void)
@@ -105,6 +119,7 @@ static struct vellum_platform board(void)
     platform.pin = pin;
     platform.unpin = unpin;
     platform.flush = flush;
+    platform.fault_hook = fault_hook;
     return platform;
 }
 
@@ -394,6 +409,49 @@ static void frames_of_devices(struct vellum *vm)
     ANSWERS(OK, vellum_exit(vm, space, &ended));
 }
 
+static void hooks(struct vellum *vm, struct vellum_space none)
+{
+    static unsigned char bytes[2 * 4096];
+    struct vellum_space space;
+    const uint32_t read_write = VELLUM_PROT_READ | VELLUM_PROT_WRITE;
+    const uint32_t all = VELLUM_HOOK_MISSING | VELLUM_HOOK_STORES;
+    struct vellum_map_request request = {.bytes = 4 * PAGE, .prot = read_write};
+    enum vellum_resolved how;
+    uint64_t place, done;
+    bool ended;
+
+    ANSWERS(OK, vellum_space_create(vm, &space));
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    ANSWERS(NO_SPACE, vellum_hooks(vm, none, place, PAGE, all));
+    ANSWERS(ARGUMENT, vellum_hooks(vm, space, place, PAGE, 8));
+    ANSWERS(ARGUMENT, vellum_hooks(vm, space, place + 1, PAGE, all));
+    ANSWERS(WRONG_KIND, vellum_hooks(vm, space, place, PAGE, VELLUM_HOOK_MINOR));
+    ANSWERS(NOT_HOOKED, vellum_hooks_supply(vm, space, place, PAGE, bytes, 0, &done));
+    ANSWERS(OK, vellum_hooks(vm, space, place, 4 * PAGE, all));
+    ANSWERS(HOOKED, vellum_fault(vm, space, place + 9, VELLUM_READ, &how));
+    EXPECT(caught == VELLUM_HOOK_MISSING && caught_at == place);
+    ANSWERS(ARGUMENT, vellum_hooks_supply(vm, space, place, PAGE, bytes, 4, &done));
+    ANSWERS(ARGUMENT, vellum_hooks_supply(vm, space, place, PAGE, NULL, VELLUM_HOOK_PROTECTED, NULL));
+    bytes[4096] = 7;
+    ANSWERS(OK, vellum_hooks_supply(vm, space, place, 2 * PAGE, bytes, VELLUM_HOOK_PROTECTED, &done));
+    EXPECT(done == 2 * PAGE);
+    ANSWERS(EXISTS, vellum_hooks_supply(vm, space, place, PAGE, NULL, 0, NULL));
+    ANSWERS(OK, vellum_hooks_supply(vm, space, place + 2 * PAGE, PAGE, NULL, VELLUM_HOOK_QUIET, NULL));
+    ANSWERS(OK, vellum_hooks_wake(vm, space, place, 4 * PAGE));
+    ANSWERS(HOOKED, vellum_fault(vm, space, place + PAGE, VELLUM_WRITE, &how));
+    EXPECT(caught == VELLUM_HOOK_STORES && caught_at == place + PAGE);
+    ANSWERS(OK, vellum_fault(vm, space, place + PAGE, VELLUM_READ, &how));
+    ANSWERS(OK, vellum_hooks_protect(vm, space, place, 4 * PAGE, false));
+    ANSWERS(OK, vellum_fault(vm, space, place + PAGE, VELLUM_WRITE, &how));
+    ANSWERS(OK, vellum_hooks_protect(vm, space, place, 4 * PAGE, true));
+    ANSWERS(HOOKED, vellum_fault(vm, space, place + 2 * PAGE, VELLUM_WRITE, &how));
+    ANSWERS(NOT_HOOKED, vellum_hooks_map_present(vm, space, place + 3 * PAGE, PAGE, &done));
+    ANSWERS(OK, vellum_hooks(vm, space, place, 4 * PAGE, 0));
+    ANSWERS(NOT_HOOKED, vellum_hooks_protect(vm, space, place, PAGE, true));
+    ANSWERS(OK, vellum_fault(vm, space, place + 3 * PAGE, VELLUM_WRITE, &how));
+    ANSWERS(OK, vellum_exit(vm, space, &ended));
+}
+
 static void advice(struct vellum *vm, struct vellum_space none)
 {
     struct vellum_space space, child;
@@ -611,6 +669,7 @@ static void arguments_that_are_none(void)
     frames_of_devices(vm);
     advice(vm, none);
     placement(vm, none);
+    hooks(vm, none);
     ANSWERS(NO_REGION, vellum_region_at(vm, space, UINT64_MAX, &region));
     ANSWERS(OK, vellum_region_at(vm, space, place + 1, &region));
     EXPECT(region.start == place && region.bytes == 16 * PAGE && region.object.bits == 0);

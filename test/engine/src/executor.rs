@@ -51,6 +51,8 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
         FaultError::OutOfMemory | FaultError::Full => OpError::OutOfMemory,
         FaultError::GroupLimit(_) => OpError::GroupLimit,
         FaultError::Io => OpError::Io,
+        // No operation gives a range hooks.
+        FaultError::Hooked(_) => OpError::Protection,
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use vellum::addr::Pfn;
 use vellum::platform::{
-    CpuId, CpuSet, Flush, IoError, MemoryRange, NodeId, Policy, Rescue, Sleep, SlotError, Store,
-    TaskToken, Victim, WindowSlot,
+    CpuId, CpuSet, Flush, HookAnswer, HookedFault, IoError, MemoryRange, NodeId, Policy, Rescue,
+    Sleep, SlotError, Store, TaskToken, Victim, WindowSlot,
 };
 use vellum::sync::bytes::FrameBytes;
 
@@ -245,6 +245,15 @@ impl Policy for Machine {
     fn out_of_memory(&self, victim: Option<Victim>) -> Rescue {
         self.shortage.choose(victim);
         Rescue::Fail
+    }
+
+    /// Where tasks are scheduled, another one supplies the pages. A thread of the host that supplies
+    /// them itself hears that they are missing.
+    fn fault_hook(&self, _: &HookedFault) -> HookAnswer {
+        match self.scheduler {
+            Some(_) => HookAnswer::Wait,
+            None => HookAnswer::Fail,
+        }
     }
 }
 

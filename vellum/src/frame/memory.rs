@@ -194,8 +194,9 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// The epochs that pins announce themselves in.
+    #[cfg(any(test, feature = "published"))]
     #[inline]
-    pub fn epochs(&self) -> &Epochs {
+    pub(crate) fn epochs(&self) -> &Epochs {
         &self.epochs
     }
 

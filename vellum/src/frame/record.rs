@@ -213,8 +213,9 @@ impl Frame {
     }
 
     /// Whether the private page became one as a part of a superpage, which was split since.
+    #[cfg(any(test, feature = "probe"))]
     #[inline]
-    pub fn came_in_run(&self) -> bool {
+    pub(crate) fn came_in_run(&self) -> bool {
         self.index.load(Ordering::Relaxed) & CAME_IN_RUN != 0
     }
 

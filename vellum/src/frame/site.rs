@@ -77,4 +77,6 @@ sites! {
     /// A run of frames for the pages around one that is stored to (`folio=`). Without it, a
     /// smaller one or one page does.
     Folio,
+    /// A page that is supplied for a fault hook.
+    Supplied,
 }

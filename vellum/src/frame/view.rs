@@ -80,7 +80,8 @@ impl<'m, P: Machine> MemoryView<'m, P> {
     }
 
     /// Number of the zone that a frame is of; of a hole, that of any.
-    pub fn zone_of(self, pfn: Pfn) -> usize {
+    #[cfg(feature = "published")]
+    pub(crate) fn zone_of(self, pfn: Pfn) -> usize {
         self.memory.frame(pfn).zone()
     }
 

@@ -5,8 +5,8 @@ use core::ops::Range;
 use core::ptr::NonNull;
 
 use super::{
-    CpuId, CpuSet, Flush, GroupId, IoError, Machine, MemoryRange, NodeId, Policy, Rescue, Sleep,
-    SlotError, SpaceTag, Store, TaskToken, Victim, WindowSlot,
+    CpuId, CpuSet, Flush, GroupId, HookAnswer, HookedFault, IoError, Machine, MemoryRange, NodeId,
+    Policy, Rescue, Sleep, SlotError, SpaceTag, Store, TaskToken, Victim, WindowSlot,
 };
 use crate::addr::Pfn;
 
@@ -132,6 +132,9 @@ macro_rules! forward {
             }
             fn group_above_high(&self, group: GroupId, pages: u64) {
                 (**self).group_above_high(group, pages);
+            }
+            fn fault_hook(&self, fault: &HookedFault) -> HookAnswer {
+                (**self).fault_hook(fault)
             }
         }
     )* };

@@ -17,6 +17,7 @@ pub struct Parts {
     pub(crate) reclaim: bool,
     pub(crate) swap: bool,
     pub(crate) commit: bool,
+    pub(crate) hooks: bool,
 }
 
 impl Parts {
@@ -27,6 +28,7 @@ impl Parts {
         reclaim: true,
         swap: true,
         commit: true,
+        hooks: true,
     };
 
     /// What every manager needs.
@@ -36,6 +38,7 @@ impl Parts {
         reclaim: false,
         swap: false,
         commit: false,
+        hooks: false,
     };
 
     /// And lists of frames, and of pages of files, as published kernels kept them:
@@ -78,6 +81,15 @@ impl Parts {
     pub const fn with_commit(self) -> Parts {
         Parts {
             commit: true,
+            ..self
+        }
+    }
+
+    /// And fault hooks ([`Space::hooks`](crate::space::Space::hooks)).
+    #[must_use]
+    pub const fn with_hooks(self) -> Parts {
+        Parts {
+            hooks: true,
             ..self
         }
     }

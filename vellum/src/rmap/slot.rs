@@ -178,9 +178,9 @@ impl<'a, F: Format> Slot<'a, F> {
     /// leaf. The visitor answers [`super::Verdict::Unmapped`].
     pub(crate) fn swap_out(&self, page: Swapped) -> Marks {
         debug_assert!(!self.is_large(), "a large leaf swapped out");
-        let (old, _) = self
-            .table
-            .update(self.index, Users::Hardware, |_| F::swap(page));
+        let (old, _) = self.table.update(self.index, Users::Hardware, |old| {
+            F::with_watch(F::swap(page), F::is_watched(old))
+        });
         F::marks(old)
     }
 

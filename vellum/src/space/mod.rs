@@ -37,18 +37,20 @@ pub use files::parts::{FilePart, Filling};
 pub use files::pin::PinError;
 pub use files::tmpfs::FileStats;
 pub use handle::{
-    File, Group, Mount, PinnedPages, ReadRequest, Reads, Space, WriteRequest, Writes,
+    FaultHooks, File, Group, Mount, PinnedPages, ReadRequest, Reads, Space, WriteRequest, Writes,
 };
 pub use leaves::collapse::Collapse;
 pub use leaving::advise::Advice;
 pub use leaving::scan::ScanReport;
 pub use life::group::{GroupError, GroupStats};
 pub use path::access::UpdateError;
+pub use path::supply::Supply;
 pub use regions::map_request::{MapRequest, Placement, Source};
 pub use regions::maps::MapEntry;
 pub use regions::remap::{RemapPlacement, Remapped};
 pub use state::account::{Limits, Rss, SpaceStats};
 pub use state::error::{CreateError, FaultError, FileError, MapError};
+pub use state::hooks::HookError;
 pub use state::layout::{Entropy, Layout};
 pub use state::manager::Vm;
 pub use state::page::PageBytes;

@@ -22,6 +22,7 @@ mod files;
 mod folios;
 mod groups;
 mod handles;
+mod hooks;
 mod huge;
 mod huge_file;
 mod huge_growth;

@@ -58,7 +58,7 @@ pub use instrumented::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Or
 
 /// Tells the processor, or the model checker, that the caller spins.
 #[inline]
-pub fn spin_hint() {
+pub(crate) fn spin_hint() {
     #[cfg(vellum_loom)]
     loom::thread::yield_now();
     #[cfg(not(vellum_loom))]

@@ -95,13 +95,13 @@ impl Bucket {
         }
     }
 
-    /// Takes those who wait for `key` off the list and has each of them woken by `unpark`.
-    fn wake(&mut self, key: u64, unpark: impl Fn(TaskToken)) {
+    /// Takes those off the list whose key is one of these and has each of them woken by `unpark`.
+    fn wake(&mut self, is_one: impl Fn(u64) -> bool, unpark: impl Fn(TaskToken)) {
         let mut next = self.first;
         // SAFETY: whoever is in the list is where it was when it was listed.
         while let Some(waiter) = unsafe { next.as_ref() } {
             next = waiter.behind.get();
-            if waiter.key == key {
+            if is_one(waiter.key) {
                 self.remove(waiter);
                 unpark(waiter.task);
                 // At last: the waiter may be gone as soon as it sees this.
@@ -237,7 +237,26 @@ impl WaitTable {
     /// Wakes everybody who waits for `key`, after what they wait for has come.
     pub fn wake<P: Platform>(&self, key: u64, platform: &P, pin: &Pin<'_>) {
         let mut bucket = self.bucket(key).lock(pin);
-        bucket.wake(key, |task| platform.unpark(task));
+        bucket.wake(|other| other == key, |task| platform.unpark(task));
+    }
+
+    /// Wakes everybody who waits for one of `count` keys from `first` on.
+    pub(crate) fn wake_row<P: Platform>(
+        &self,
+        (first, count): (u64, u64),
+        platform: &P,
+        pin: &Pin<'_>,
+    ) {
+        if count < BUCKETS as u64 {
+            for step in 0..count {
+                self.wake(first.wrapping_add(step), platform, pin);
+            }
+            return;
+        }
+        for bucket in &self.buckets {
+            let is_one = |key: u64| key.wrapping_sub(first) < count;
+            (bucket.0.lock(pin)).wake(is_one, |task| platform.unpark(task));
+        }
     }
 }
 

@@ -37,6 +37,9 @@
 //! **Swap.** The entry of a page in swap has bits 0 and 56 clear and bit 57 set, with the
 //! slot's number from bit 12 on, and bit 58 if no other entry names the slot. Hardware
 //! ignores all of it but bit 0.
+//!
+//! **Watched.** A page that a fault hook watches has bit 57 of its leaf set, or bit 59 of its entry
+//! in swap.
 
 use super::format::{Format, Marks, Swapped};
 use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
@@ -83,6 +86,10 @@ const MAPPED: u64 = 1 << 56;
 const SWAPPED: u64 = 1 << 57;
 /// Software, of a page in swap: no other entry names the slot.
 const EXCLUSIVE: u64 = 1 << 58;
+/// Software, of a leaf: watched by a fault hook.
+const WATCHED: u64 = 1 << 57;
+/// The same, of a page in swap.
+const WATCHED_IN_SWAP: u64 = 1 << 59;
 const SLOT_SHIFT: u32 = 12;
 /// Of a table: nothing below is executable at EL1.
 const PRIVILEGED_NEVER_TABLE: u64 = 1 << 59;
@@ -238,6 +245,28 @@ unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
     #[inline]
     fn is_contiguous(entry: u64) -> bool {
         Self::CONTIGUOUS_ORDER != 0 && entry & CONTIGUOUS != 0
+    }
+
+    const WATCHES: bool = true;
+
+    #[inline]
+    fn with_watch(entry: u64, is_watched: bool) -> u64 {
+        let mark = match Self::is_mapped(entry) {
+            true => WATCHED,
+            false => WATCHED_IN_SWAP,
+        };
+        match is_watched {
+            true => entry | mark,
+            false => entry & !mark,
+        }
+    }
+
+    #[inline]
+    fn is_watched(entry: u64) -> bool {
+        match Self::is_mapped(entry) {
+            true => entry & WATCHED != 0,
+            false => entry & WATCHED_IN_SWAP != 0,
+        }
     }
 
     #[inline]

@@ -100,7 +100,7 @@ impl<'t, 'a, P: Machine, F: Format> Cursor<'t, 'a, P, F> {
 
     /// Maps `page`, whose entry is empty, by `leaf` at level 1. If its table is
     /// missing, the new one is not locked: it is linked with the entry in it,
-    /// and need not be in the cache ([`Tables::link_leaf`]). `false`, and
+    /// and need not be in the cache (`Tables::link_leaf`). `false`, and
     /// nothing was mapped, if the entry is not empty or a larger leaf covers
     /// the page.
     ///

@@ -93,6 +93,8 @@ pub enum Entry {
 ///    given with the same index, if that is an entry without the hint, or a leaf with the
 ///    hint of a run of frames that lies as its entries do; hardware may take each entry with
 ///    the hint for any of its run.
+/// 7. `with_watch` changes nothing but what `is_watched` says, and the latter is false of what
+///    `leaf` and `swap` give.
 ///
 /// A format that exists can be wrapped; the wrapper promises the same:
 ///
@@ -215,6 +217,23 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
     fn swap(page: Swapped) -> u64;
     /// What such an entry says.
     fn swapped(entry: u64) -> Swapped;
+
+    /// Whether entries have room for the mark of [`Format::with_watch`].
+    const WATCHES: bool = false;
+
+    /// A leaf of level 1, or the entry of a page in swap, with or without the mark that the page is
+    /// *watched*: stores are handed to a fault hook. `write_protect`, `with_marks` and `with_prot`
+    /// keep it.
+    #[inline]
+    fn with_watch(entry: u64, _is_watched: bool) -> u64 {
+        entry
+    }
+
+    /// Whether such an entry has the mark.
+    #[inline]
+    fn is_watched(_entry: u64) -> bool {
+        false
+    }
 
     /// The leaf of level 1 with the hint that it is one of a contiguous run.
     #[inline]

@@ -230,7 +230,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
 
     /// Entries that are not empty.
     #[inline]
-    pub fn live(&self) -> u32 {
+    pub(crate) fn live(&self) -> u32 {
         self.frame.live()
     }
 

@@ -70,7 +70,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
     /// # Errors
     /// [`OutOfMemory`]; nothing was linked.
     #[inline]
-    pub fn link_leaf(
+    pub(crate) fn link_leaf(
         &self,
         page: Vpn,
         (table, level): (Pfn, u32),

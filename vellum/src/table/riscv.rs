@@ -24,6 +24,9 @@
 //! The entry of a page in swap has V and bit 8 clear and the other bit left to software (9)
 //! set, with the slot's number from bit 10 on, and bit 7 if no other entry names the slot.
 //! With V clear all bits are left to software.
+//!
+//! A page that a fault hook watches has the second software bit (9) of its leaf set, or bit 6 of its
+//! entry in swap.
 
 use super::format::{Format, Marks, Swapped};
 use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
@@ -49,6 +52,10 @@ const MAPPED: u64 = 1 << 8;
 const SWAPPED: u64 = 1 << 9;
 /// Of a page in swap: no other entry names the slot.
 const EXCLUSIVE: u64 = 1 << 7;
+/// Software, of a leaf: watched by a fault hook.
+const WATCHED: u64 = 1 << 9;
+/// The same, of a page in swap.
+const WATCHED_IN_SWAP: u64 = 1 << 6;
 const SLOT_SHIFT: u32 = 10;
 const FRAME_SHIFT: u32 = 10;
 const FRAME_MASK: u64 = (1 << 54) - (1 << FRAME_SHIFT);
@@ -205,6 +212,28 @@ unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
         match entry & NAPOT {
             0 => entry,
             _ => entry & !NAPOT_FRAME | NAPOT_64K,
+        }
+    }
+
+    const WATCHES: bool = true;
+
+    #[inline]
+    fn with_watch(entry: u64, is_watched: bool) -> u64 {
+        let mark = match Self::is_mapped(entry) {
+            true => WATCHED,
+            false => WATCHED_IN_SWAP,
+        };
+        match is_watched {
+            true => entry | mark,
+            false => entry & !mark,
+        }
+    }
+
+    #[inline]
+    fn is_watched(entry: u64) -> bool {
+        match Self::is_mapped(entry) {
+            true => entry & WATCHED != 0,
+            false => entry & WATCHED_IN_SWAP != 0,
         }
     }
 

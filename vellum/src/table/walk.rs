@@ -111,11 +111,18 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
 
     /// The same, with the lowest table on the way, which the caller may lock under the
     /// same pin.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, page: Vpn) -> (u64, (Pfn, u32)) {
         let (table, level, entry) = self.descend(page);
         let is_page = level == 1 || F::is_mapped(entry) && F::is_leaf(entry, level);
         (if is_page { entry } else { 0 }, (table, level))
+    }
+
+    /// [`Tables::find`] for those who have time.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn find_apart(&self, page: Vpn) -> (u64, (Pfn, u32)) {
+        self.find(page)
     }
 
     #[inline]
@@ -124,7 +131,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
     }
 
     /// The lowest table on the way to `page`, its level, and its entry.
-    #[inline]
+    #[inline(always)]
     fn descend(&self, page: Vpn) -> (Pfn, u32, u64) {
         let (table, level, entry) = self.way_to(page, 1);
         if !uses_windows::<F>() || level > 1 {
@@ -139,7 +146,7 @@ impl<'a, P: Machine, F: Format> Tables<'a, P, F> {
 
     /// The same, but no further than to the table at level `lowest`. All tables on the
     /// way have addresses.
-    #[inline]
+    #[inline(always)]
     fn descend_to(&self, page: Vpn, lowest: u32) -> (Pfn, u32, u64) {
         let mut table = self.root;
         let mut level = F::LEVELS;

@@ -8,6 +8,9 @@
 //! The entry of a page in swap has P and bit 9 clear, bit 10 set, and bit 11 if no other
 //! entry names the slot. The slot's number stands where a frame would.
 //!
+//! A page that a fault hook watches has bit 11 of its leaf set, or bit 8 of its entry in swap: bits
+//! that PAE has, too.
+//!
 //! In every entry with P = 0 the bits of the frame or slot are inverted. Some processors look up
 //! the address of such an entry in their first-level cache before they notice that it is not
 //! present (L1TF, 2018): inverted, it is an address that no memory has.
@@ -35,6 +38,10 @@ const PAGE_SIZE: u64 = 1 << 7;
 const MAPPED: u64 = 1 << 9;
 const SWAPPED: u64 = 1 << 10;
 const EXCLUSIVE: u64 = 1 << 11;
+/// Software, of a leaf: watched by a fault hook.
+const WATCHED: u64 = 1 << 11;
+/// The same, of a page in swap.
+const WATCHED_IN_SWAP: u64 = 1 << 8;
 const SLOT_SHIFT: u32 = 12;
 const NO_EXECUTE: u64 = 1 << 63;
 const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
@@ -174,6 +181,28 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
     #[inline]
     fn with_prot(entry: u64, _level: u32, prot: Prot) -> u64 {
         turned(turned(entry) & !RIGHTS | rights(prot))
+    }
+
+    const WATCHES: bool = true;
+
+    #[inline]
+    fn with_watch(entry: u64, is_watched: bool) -> u64 {
+        let mark = match Self::is_mapped(entry) {
+            true => WATCHED,
+            false => WATCHED_IN_SWAP,
+        };
+        match is_watched {
+            true => entry | mark,
+            false => entry & !mark,
+        }
+    }
+
+    #[inline]
+    fn is_watched(entry: u64) -> bool {
+        match Self::is_mapped(entry) {
+            true => entry & WATCHED != 0,
+            false => entry & WATCHED_IN_SWAP != 0,
+        }
     }
 
     #[inline]

@@ -96,6 +96,18 @@ unsafe impl Format for X86Pae {
         X86_64::with_prot(entry, level, prot)
     }
 
+    const WATCHES: bool = X86_64::WATCHES;
+
+    #[inline]
+    fn with_watch(entry: u64, is_watched: bool) -> u64 {
+        X86_64::with_watch(entry, is_watched)
+    }
+
+    #[inline]
+    fn is_watched(entry: u64) -> bool {
+        X86_64::is_watched(entry)
+    }
+
     #[inline]
     fn swap(page: Swapped) -> u64 {
         X86_64::swap(page)

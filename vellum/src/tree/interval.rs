@@ -161,7 +161,7 @@ impl<'a, T: IntervalItem> IntervalTree<'a, T> {
 
     /// The same for the items that come after `last`, which is in the tree, in
     /// that order.
-    pub fn overlapping_after(
+    pub(crate) fn overlapping_after(
         &self,
         last: Handle<T>,
         first: u64,

@@ -5,9 +5,10 @@ use core::fmt;
 
 use crate::addr::{Access, PageRange, Pfn, Vpn};
 use crate::frame::{Kind, PageFlags, PrivateFlags};
-use crate::platform::Platform;
+use crate::platform::{HookKind, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::path::access::again;
+use crate::space::path::hooks::Asked;
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::manager::Vm;
 use crate::space::state::spaces::SpaceId;
@@ -72,7 +73,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<Pfn, PinError> {
         let pinned = Cell::new(Err(PinError::TooManyPins));
         let attempt = |unpinned: Unpinned<'_>| {
-            self.attempt_to(unpinned, id, page, access, false, |fault, entry| {
+            self.attempt_to(unpinned, id, page, access, Asked::Access, |fault, entry| {
                 self.pin_found(fault, entry, &pinned)
             })
         };
@@ -100,6 +101,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return Ok(again(self.map_private_copy(fault)?));
         }
         if !F::is_mapped(entry) || !F::prot(entry, level).allows(fault.access) {
+            if fault.is_watched_since(entry) {
+                return Ok(FaultStep::Again);
+            }
             return Ok(again(self.resolve(fault, entry)?));
         }
         if level > 1 && is_private {
@@ -116,6 +120,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         if is_private && !self.is_exclusive(pfn) {
             drop(table);
+            if Self::is_watched(now) {
+                // The copy would be one that a store makes.
+                return Ok(FaultStep::Hooked(HookKind::Store, fault.access));
+            }
             return Ok(again(self.break_cow(fault, now)?));
         }
         pinned.set(self.pin_frame(pfn, fault.access));

@@ -35,6 +35,7 @@ macro_rules! handle {
 
 mod file;
 mod group;
+mod hooks;
 mod manager;
 mod mount;
 mod pinned;
@@ -43,6 +44,7 @@ mod space;
 
 pub use file::File;
 pub use group::Group;
+pub use hooks::FaultHooks;
 pub use mount::Mount;
 pub use pinned::PinnedPages;
 pub use request::{ReadRequest, Reads, WriteRequest, Writes};

@@ -1,6 +1,7 @@
 //! A space as an embedder holds it.
 
 use super::group::Group;
+use super::hooks::FaultHooks;
 use super::pinned::PinnedPages;
 use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use crate::platform::{GroupId, Platform};
@@ -191,6 +192,18 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
     /// [`MapError::NoSpace`], [`MapError::Pinned`].
     pub fn refuse_new_code(self) -> Result<(), MapError> {
         self.vm.refuse_new_code(self.id)
+    }
+
+    /// The fault hooks of `pages` pages from `start` on (userfaultfd): to register them, and to supply
+    /// what they catch.
+    #[inline]
+    pub fn hooks(self, start: Vpn, pages: u64) -> FaultHooks<'vm, P, F, R> {
+        FaultHooks {
+            vm: self.vm,
+            id: self.id,
+            range: (start, pages),
+            wakes: true,
+        }
     }
 
     /// Lets reclaim take the pages of a range again (munlock).

@@ -115,7 +115,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             self.singles(table)
                 .filter(|found| found.private > 0 && found.private + found.zero >= u64::from(least))
         };
-        if view.object != 0 || view.is_shared() || view.traits.has(Traits::NOT_HUGE) {
+        // With hooks, what is missing would be made, and what is watched be lost.
+        let refused = Traits::NOT_HUGE.union(Traits::HOOKS);
+        if view.object != 0 || view.is_shared() || view.traits.has_any(refused) {
             return Ok(false);
         }
         if tables.lock(range.start).as_ref().and_then(suits).is_none() {

@@ -56,6 +56,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     fn promote(&self, fault: &Fault<'_, P, F, R>) -> Result<(), OutOfMemory> {
         let range = Self::range_around(fault.page);
+        if fault.view().traits.has_any(Traits::HOOKS) {
+            // Pages may be watched.
+            return Ok(());
+        }
         let looked = fault
             .lock_found()
             .and_then(|table| self.uniform(fault, &table, range));

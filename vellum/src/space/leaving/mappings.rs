@@ -54,6 +54,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
             let report = self.rmap.visit::<P, F>(&env, self, page, &mut |slot| {
                 let space = self.live_at(slot.space());
                 is_locked = content_stays && self.is_locked(pin, space, slot.page());
+                // The entry alone knows that the page is watched.
+                is_locked |= content_stays && Self::is_watched(slot.entry());
                 is_large = slot.is_large();
                 if stale.is_full() || is_large || is_locked {
                     return Verdict::Stop;
@@ -243,7 +245,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
                 return Verdict::Stop;
             }
             let space = self.live_at(entry.space());
-            if self.is_locked(&pin, space, entry.page()) {
+            if self.is_locked(&pin, space, entry.page()) || Self::is_watched(entry.entry()) {
                 return Verdict::Stop;
             }
             let taken = self.take_away(space);

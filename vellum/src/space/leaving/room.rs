@@ -45,7 +45,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 .rmap
                 .visit::<P, F>(&self.env(pin), self, pfn, &mut |slot| {
                     let is_other = slot.space() != handle || slot.page() != page;
-                    if is_other || slot.is_large() || self.is_locked(pin, space, page) {
+                    let stays = self.is_locked(pin, space, page) || Self::is_watched(slot.entry());
+                    if is_other || slot.is_large() || stays {
                         return Verdict::Keep;
                     }
                     let taken = self.take_away(space);

@@ -261,7 +261,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     | FaultStep::FillAhead(_)
                     | FaultStep::FillSuperpage(_)
                     | FaultStep::Shift(_)
-                    | FaultStep::Grow => return Ok(()),
+                    | FaultStep::Grow
+                    | FaultStep::Hooked(..) => return Ok(()),
                 }
             }
         })
@@ -278,8 +279,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let pin = &pin;
         let cpu = self.cpus.get(pin);
         let space = self.load_named(pin, cpu, id).ok_or(FaultError::NoSpace)?;
-        let entered = match self.enter_region(pin, cpu, expected, space, page) {
-            Lookup::Found(entered) => entered,
+        let inside = match self.enter_region(pin, cpu, expected, space, page) {
+            Lookup::Found(inside) => inside,
             Lookup::Busy => return Ok(FaultStep::Again),
             Lookup::Nothing => return Ok(FaultStep::Done(Resolved::Spurious)),
         };
@@ -292,7 +293,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             pin,
             cpu,
             space,
-            entered,
+            entered: inside.entered(),
             page,
             access: Access::Read,
             lowest,

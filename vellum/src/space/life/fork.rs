@@ -224,7 +224,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             vm.hold_for_copy(pin, view.object, original.handle());
         }
         let write = child.seq.write(pin);
-        let mut traits = view.traits.without(Traits::LOCKED);
+        let not_inherited = Traits::LOCKED.union(Traits::HOOKS);
+        let mut traits = view.traits.without(not_inherited);
         if traits.has(Traits::WIPED_BY_FORK) {
             traits = traits.without(Traits::GROWN);
         }
@@ -330,6 +331,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         // which the child will have.
         Vm::<P, F, R>::note_unflushed(*parent, self.view.range, gather);
         Ok(())
+    }
+
+    /// An entry as the child has it, whose region has no hooks.
+    #[inline]
+    fn unwatched(&self, entry: u64) -> u64 {
+        match P::PARTS.hooks && self.view.traits.has(Traits::HOOK_STORES) {
+            true => F::with_watch(entry, false),
+            false => entry,
+        }
     }
 
     /// Maps the runs of large leaves in the child too: of those in a row that begins with the
@@ -496,7 +506,7 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
         }
         let pfn = F::frame(entry, source.level());
         if pfn == vm.zero_page {
-            target.fill(index, entry);
+            target.fill(index, copying.unwatched(entry));
             self.copied.zero += 1;
             return Ok(());
         }
@@ -518,7 +528,7 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
                 true => Marks::DIRTY,
                 false => Marks::ACCESSED,
             };
-            target.fill(index, F::with_marks(entry, marks));
+            target.fill(index, F::with_marks(copying.unwatched(entry), marks));
         } else {
             let (_, protected) = source.update(index, copying.users, F::write_protect);
             gather.stale(page);

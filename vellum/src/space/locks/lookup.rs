@@ -16,17 +16,41 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{Expected, Pin, SharedAccess, Unpinned};
 use crate::table::Format;
 
-/// A region that cannot change while this exists.
+/// A stay in a region, which cannot change while this exists.
+pub(in crate::space) struct Inside<'a, R: ReverseMap> {
+    region: &'a Region<R>,
+    _access: SharedAccess<'a>,
+}
+
+/// A region that somebody is inside of.
 pub(in crate::space) struct Entered<'a, R: ReverseMap> {
     /// The region; as long as this lives, its properties stay.
     pub(in crate::space) region: &'a Region<R>,
-    _access: SharedAccess<'a>,
+}
+
+impl<R: ReverseMap> Clone for Entered<'_, R> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: ReverseMap> Copy for Entered<'_, R> {}
+
+impl<R: ReverseMap> Inside<'_, R> {
+    /// The region, as long as the stay.
+    #[inline(always)]
+    pub(in crate::space) fn entered(&self) -> Entered<'_, R> {
+        Entered {
+            region: self.region,
+        }
+    }
 }
 
 /// The outcome of a lookup.
 pub(in crate::space) enum Lookup<'a, R: ReverseMap> {
     /// The region that holds the page.
-    Found(Entered<'a, R>),
+    Found(Inside<'a, R>),
     /// No region holds it.
     Nothing,
     /// A change is under way: ask again.
@@ -115,8 +139,8 @@ fn check_entered<'a, R: ReverseMap>(
     space: Live<'_, R>,
     region: &'a Region<R>,
     page: Vpn,
-) -> Option<Entered<'a, R>> {
-    (region.space() == space.handle() && region.range().contains(page)).then_some(Entered {
+) -> Option<Inside<'a, R>> {
+    (region.space() == space.handle() && region.range().contains(page)).then_some(Inside {
         region,
         _access: access,
     })

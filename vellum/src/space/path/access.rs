@@ -10,6 +10,7 @@
 use core::cell::Cell;
 use core::fmt;
 
+use super::hooks::Asked;
 use crate::addr::{Access, Vpn};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -205,8 +206,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut bytes = |page: &PageBytes<'_, P>| work(page, offset);
         let work: Cell<Option<Work<'_, P>>> = Cell::new(Some(&mut bytes));
         let attempt = |unpinned: Unpinned<'_>| {
-            let is_forced = way.rights == Rights::Forced;
-            self.attempt_to(unpinned, id, page, way.access, is_forced, |fault, entry| {
+            let asked = match way.rights {
+                Rights::Checked => Asked::Access,
+                Rights::Forced => Asked::Hooks,
+            };
+            self.attempt_to(unpinned, id, page, way.access, asked, |fault, entry| {
                 self.reach(fault, entry, way.rights, &work)
             })
         };
@@ -243,6 +247,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             false => F::prot(entry, level).allows(fault.access),
         };
         if !allows(entry) {
+            if fault.is_watched_since(entry) {
+                return Ok(FaultStep::Again);
+            }
             return Ok(again(match is_forced {
                 true if level > 1 => {
                     self.demote(fault.pin, fault.space, fault.entered.region, fault.page)?;

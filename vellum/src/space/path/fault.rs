@@ -12,6 +12,7 @@
 //! What must wait, for a page lock or for the backing store, first lets go of
 //! region and pin and then starts over.
 
+use super::hooks::Asked;
 use crate::addr::{Access, Vpn};
 use crate::design::{FaultLock, Superpages};
 use crate::frame::{Request, Site};
@@ -102,6 +103,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     }
                     FaultStep::Shift(object) => self.wait_for_shift(unpinned.reborrow(), object),
                     FaultStep::Grow => self.grow_stack(unpinned.reborrow(), space, page)?,
+                    FaultStep::Hooked(kind, access) => {
+                        self.hand_over(unpinned.reborrow(), space, (page, access), kind)?;
+                    }
                 }
                 step = attempt(unpinned.reborrow())?;
             }
@@ -163,13 +167,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page: Vpn,
         access: Access,
     ) -> Result<FaultStep, FaultError> {
-        self.attempt_to(unpinned, id, page, access, false, |fault, entry| {
+        self.attempt_to(unpinned, id, page, access, Asked::Fault, |fault, entry| {
             self.resolve(fault, entry)
         })
     }
 
-    /// The same, with what to do once the region is entered and allows the access, or need not
-    /// (`is_forced`).
+    /// The same, with what is asked once the region is entered, and what to do if nothing stands
+    /// against the access.
     #[inline(always)]
     pub(in crate::space) fn attempt_to(
         &self,
@@ -177,15 +181,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         id: SpaceId,
         page: Vpn,
         access: Access,
-        is_forced: bool,
+        asked: Asked,
         resolve: impl FnOnce(&Fault<'_, P, F, R>, u64) -> Result<FaultStep, FaultError>,
     ) -> Result<FaultStep, FaultError> {
         let (pin, expected) = self.pin_for_fault(unpinned, id.handle);
         let pin = &pin;
         let cpu = self.cpus.get(pin);
         let space = self.load_named(pin, cpu, id).ok_or(FaultError::NoSpace)?;
-        let entered = match self.enter_region(pin, cpu, expected, space, page) {
-            Lookup::Found(entered) => entered,
+        let inside = match self.enter_region(pin, cpu, expected, space, page) {
+            Lookup::Found(inside) => inside,
             Lookup::Busy => {
                 cpu.events.fault_retries.bump();
                 return Ok(FaultStep::Again);
@@ -193,8 +197,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             Lookup::Nothing if self.is_below_stack(pin, space, page) => return Ok(FaultStep::Grow),
             Lookup::Nothing => return Err(FaultError::NoRegion),
         };
-        if !is_forced && !entered.region.prot().allows(access) {
-            return Err(FaultError::Protection);
+        let entered = inside.entered();
+        if !P::PARTS.hooks {
+            if asked.for_rights() && !entered.region.prot().allows(access) {
+                return Err(FaultError::Protection);
+            }
+        } else if (!asked.for_rights() || !entered.region.is_open_to(access))
+            && let Some(step) = self.stop(pin, (cpu, space), entered, (page, access), asked)
+        {
+            return step;
         }
         let (entry, lowest) = self.tables(pin, space).find(page);
         let fault = Fault {

@@ -19,7 +19,7 @@ const MAX_AROUND: usize = u64::BITS as usize;
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// The page of the region's object that a fault needs, with a reference.
-    fn object_page(
+    pub(super) fn object_page(
         &self,
         fault: &Fault<'_, P, F, R>,
     ) -> Result<Result<Pfn, FaultStep>, FaultError> {
@@ -54,8 +54,6 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
-    /// A page that the object has not. One that stands for frames which are not managed has none
-    /// at all, so that nobody looks for any.
     /// Fills a page, and reads what follows it, too.
     #[cold]
     #[inline(never)]
@@ -81,9 +79,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         filled
     }
 
+    /// A page that the object has not. One that stands for frames which are not managed has none
+    /// at all, so that nobody looks for any.
     #[cold]
     #[inline(never)]
-    fn past_end(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
+    pub(super) fn past_end(&self, fault: &Fault<'_, P, F, R>) -> Result<FaultStep, FaultError> {
         let view = fault.view();
         if view.is_unmanaged() {
             return self.map_unmanaged_page(fault);
@@ -172,7 +172,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// becomes the entry's. False, and nothing changed, if somebody is changing
     /// the page as a whole or has truncated it: the caller waits for the page
     /// lock, which may be free already.
-    fn install_cached(
+    #[inline(always)]
+    pub(super) fn install_cached(
         &self,
         fault: &Fault<'_, P, F, R>,
         table: &LockedTable<'_, F>,

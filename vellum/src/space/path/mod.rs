@@ -6,6 +6,8 @@ pub(super) mod cow;
 pub(super) mod fault;
 pub(super) mod file;
 pub(super) mod folio;
+pub(super) mod hooks;
 pub(super) mod populate;
+pub(super) mod supply;
 pub(super) mod swap_in;
 pub(super) mod swap_shared;

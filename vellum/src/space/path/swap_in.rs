@@ -286,6 +286,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let run = Run::single(frame, table.pte(index), fault.page);
         (self.rmap).add(&self.env(pin), ctx, &run, fault.place(), true);
         let leaf = F::leaf(frame, 1, fault.entered.region.prot(), Marks::DIRTY);
+        let leaf = match Self::is_watched(cached.entry) {
+            true => F::with_watch(F::write_protect(leaf), true),
+            false => leaf,
+        };
         table.update(index, Users::Hardware, |_| leaf);
         Some(frame)
     }
@@ -309,7 +313,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return false;
         }
         swapped.exclusive = false;
-        source.update(index, Users::Hardware, |_| F::swap(swapped));
+        source.update(index, Users::Hardware, |old| {
+            F::with_watch(F::swap(swapped), Self::is_watched(old))
+        });
         target.fill(index, F::swap(swapped));
         true
     }

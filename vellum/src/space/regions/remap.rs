@@ -594,6 +594,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
             vm.link_region(pin, space, write, (spare, &tagged), None);
         }
         drop(write);
+        if P::PARTS.hooks && view.traits.has_any(Traits::HOOKS) {
+            vm.wake_hooked(pin, space.handle(), view.range);
+        }
         let growth = to.pages().wrapping_sub(self.kept.pages());
         let counts = &space.account.counts;
         counts.count_pages((view.prot, view.traits), growth);

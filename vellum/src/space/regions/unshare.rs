@@ -111,6 +111,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             if F::is_mapped(entry) && self.memory.frame(old).kind() == Kind::Anonymous {
                 self.memory.copy(pin, old, new);
                 let leaf = F::leaf(new, 1, F::prot(entry, 1), F::marks(entry));
+                let leaf = F::with_watch(leaf, Self::is_watched(entry));
                 let replaced = Replaced {
                     index,
                     old,

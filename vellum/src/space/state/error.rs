@@ -5,7 +5,7 @@ use core::fmt;
 use super::commit::NotCommitted;
 use crate::frame::{NoPage, OutOfMemory};
 use crate::object::CacheError;
-use crate::platform::{GroupId, IoError};
+use crate::platform::{GroupId, HookKind, IoError};
 use crate::swap::SwapOffError;
 use crate::sync::Pin;
 
@@ -34,6 +34,9 @@ pub enum FaultError {
     GroupLimit(GroupId),
     /// The backing store failed.
     Io,
+    /// A hook caught the access ([`Space::hooks`](crate::space::Space::hooks)), and
+    /// [`Policy::fault_hook`](crate::platform::Policy::fault_hook) has the call fail.
+    Hooked(HookKind),
 }
 
 impl fmt::Display for FaultError {
@@ -51,6 +54,7 @@ impl fmt::Display for FaultError {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
             }
             FaultError::Io => "the backing store failed",
+            FaultError::Hooked(_) => "a fault hook caught the access",
         })
     }
 }
@@ -190,7 +194,8 @@ impl From<FaultError> for FileError {
             | FaultError::NoSpace
             | FaultError::NoRegion
             | FaultError::Unmanaged
-            | FaultError::Protection => FileError::NoObject,
+            | FaultError::Protection
+            | FaultError::Hooked(_) => FileError::NoObject,
         }
     }
 }

@@ -12,6 +12,7 @@ pub(super) mod common;
 pub(super) mod entries;
 pub(super) mod error;
 pub(super) mod extras;
+pub(super) mod hooks;
 pub(super) mod layout;
 pub(super) mod locked;
 pub(super) mod manager;

@@ -6,7 +6,7 @@
 //! and opens it again.
 
 use super::spaces::Live;
-use crate::addr::{PageRange, Prot, Vpn};
+use crate::addr::{Access, PageRange, Prot, Vpn};
 use crate::frame::Site;
 use crate::object::{Interval, MappedBy};
 use crate::rmap::{Place, RegionRef, ReverseMap};
@@ -63,6 +63,18 @@ impl Traits {
     pub const SEQUENTIAL: Traits = Traits(1 << 29);
     /// Pages are used in no order ([`Advice::Random`](crate::space::Advice::Random)).
     pub const RANDOM: Traits = Traits(1 << 30);
+
+    /// A page that is not there is not made: the fault is handed to the embedder
+    /// ([`Space::hooks`](crate::space::Space::hooks)).
+    pub const HOOK_MISSING: Traits = Traits(1 << 22);
+    /// So is a store to a page that was write-protected for that.
+    pub const HOOK_STORES: Traits = Traits(1 << 23);
+    /// So is an access to a page of shared memory that is there and not mapped yet.
+    pub const HOOK_MINOR: Traits = Traits(1 << 24);
+    /// Those three.
+    pub(in crate::space) const HOOKS: Traits = Traits::HOOK_MISSING
+        .union(Traits::HOOK_STORES)
+        .union(Traits::HOOK_MINOR);
 
     /// What a request to map may ask for. The others say what a region has become.
     pub(in crate::space) const REQUESTED: Traits = Traits::SHARED
@@ -130,6 +142,11 @@ impl Traits {
     /// Whether all of `other` are set.
     pub const fn has(self, other: Traits) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Those that are also in `other`.
+    pub(in crate::space) const fn only(self, other: Traits) -> Traits {
+        Traits(self.0 & other.0)
     }
 
     /// Whether any of `other` is set.
@@ -289,6 +306,9 @@ pub struct Region<R: ReverseMap> {
     handle: AtomicU32,
     link: AtomicU32,
     object_set: AtomicU32,
+    /// The rights whose accesses a fault makes without asking for hooks: those of the word, or,
+    /// with a hook, none. So faults ask one word for both.
+    open: AtomicU32,
     /// What the reverse-mapping design keeps here.
     pub rmap: R::Region,
     interval: Interval,
@@ -312,6 +332,7 @@ impl<R: ReverseMap> Item for Region<R> {
             handle: AtomicU32::new(0),
             link: AtomicU32::new(0),
             object_set: AtomicU32::new(0),
+            open: AtomicU32::new(0),
             rmap: R::Region::default(),
             interval: Interval::default(),
             tag: AtomicU64::new(0),
@@ -356,6 +377,12 @@ impl<R: ReverseMap> Region<R> {
     #[inline]
     pub(crate) fn prot(&self) -> Prot {
         Prot::from_bits(self.word.load(Ordering::Relaxed) as u8)
+    }
+
+    /// Whether a fault may make this access without asking for rights and hooks.
+    #[inline]
+    pub(in crate::space) fn is_open_to(&self, access: Access) -> bool {
+        Prot::from_bits(self.open.load(Ordering::Relaxed) as u8).allows(access)
     }
 
     /// Log2 of the pages of the largest folio, if it was advised.
@@ -463,6 +490,11 @@ impl<R: ReverseMap> Region<R> {
     }
 
     pub(in crate::space) fn set_word(&self, prot: Prot, traits: Traits) {
+        let open = match traits.has_any(Traits::HOOKS) {
+            true => Prot::NONE,
+            false => prot,
+        };
+        self.open.store(u32::from(open.bits()), Ordering::Relaxed);
         self.word
             .store(u32::from(prot.bits()) | traits.0, Ordering::Relaxed);
     }

@@ -340,6 +340,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         counts.regions.sub(1);
         let gone = view.range.pages().wrapping_neg();
         counts.count_pages((view.prot, view.traits), gone);
+        if P::PARTS.hooks && view.traits.has_any(Traits::HOOKS) {
+            self.wake_hooked(pin, space.handle(), view.range);
+        }
         let is_last = view.object != 0 && {
             let regions = self.objects.regions(&self.regions, view.object);
             regions.remove(pin, handle)

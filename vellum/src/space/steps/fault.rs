@@ -3,7 +3,7 @@
 use crate::addr::{Access, Pfn, Vpn};
 use crate::frame::OutOfMemory;
 use crate::object::PageLock;
-use crate::platform::Platform;
+use crate::platform::{HookKind, Platform};
 use crate::rmap::{Place, ReverseMap};
 use crate::space::locks::lookup::Entered;
 use crate::space::state::account::Resident;
@@ -59,6 +59,8 @@ pub(in crate::space) enum FaultStep {
     Grow,
     /// Wait until the pages of this object have changed places.
     Shift(u32),
+    /// A hook catches it.
+    Hooked(HookKind, Access),
 }
 
 /// A fault on its way.
@@ -99,6 +101,11 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Fault<'a, P, F, R> {
     pub(in crate::space) fn count_tables(&self, made: u32) {
         self.cpu.events.tables_made.add(u64::from(made));
         self.count_resident(Resident::Table, u64::from(made));
+    }
+
+    /// Whether a store has met an entry that a hook watches, and did not when hooks were asked.
+    pub(in crate::space) fn is_watched_since(&self, entry: u64) -> bool {
+        Vm::<P, F, R>::is_watched(entry) && self.access == Access::Write && self.lowest.1 == 1
     }
 
     /// Index of the page's entry in a level-1 table.

@@ -73,14 +73,14 @@ impl<'a, T: Item, S: Stay> Spot<'a, T, S> {
 
     /// Whether no item covers a number from the key up to `end`.
     #[inline]
-    pub fn is_free_to(&self, end: u64) -> bool {
+    pub(crate) fn is_free_to(&self, end: u64) -> bool {
         self.before().is_none_or(|before| before.end <= self.key)
             && self.after().is_none_or(|after| after.start >= end)
     }
 
     /// The item that covers the numbers from the key up to `end` and no others.
     #[inline]
-    pub fn exactly_to(&self, end: u64) -> Option<&'a T> {
+    pub(crate) fn exactly_to(&self, end: u64) -> Option<&'a T> {
         let found = self.before()?;
         ((found.start, found.end) == (self.key, end)).then_some(found.item)
     }

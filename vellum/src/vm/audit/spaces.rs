@@ -5,7 +5,7 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::{Kind, PageFlags, TableFlags, TableFrame};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
-use crate::space::{RegionView, Vm};
+use crate::space::{RegionView, Traits, Vm};
 use crate::swap::Tally;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::{Format, LockedTable, Tables, with_table_words};
@@ -229,6 +229,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 break;
             }
             live += 1;
+            self.audit_watched(space, entry, (level, page))?;
             if !F::is_mapped(entry) {
                 if level > 1 {
                     return wrong(
@@ -251,6 +252,26 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
         }
         Ok(live)
+    }
+
+    /// Checks an entry that a fault hook watches: no stores get through, and the region catches them.
+    fn audit_watched(
+        &self,
+        space: u32,
+        entry: u64,
+        (level, page): (u32, Vpn),
+    ) -> Result<(), AuditFailure> {
+        if level > 1 || !F::is_watched(entry) {
+            return Ok(());
+        }
+        if F::is_mapped(entry) && F::is_writable(entry) {
+            return wrong("a watched page may be stored to, at page", page.0);
+        }
+        let view = self.region_view_at(space, page);
+        match view.is_some_and(|view| view.traits.has(Traits::HOOK_STORES)) {
+            true => Ok(()),
+            false => wrong("a page is watched that no hook wants, at page", page.0),
+        }
     }
 
     /// Checks the entries of a table that have the hint of a contiguous run: all of the run

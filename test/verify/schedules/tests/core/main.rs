@@ -10,6 +10,7 @@ mod files;
 mod folios;
 mod fork;
 mod groups;
+mod hooks;
 mod huge;
 mod huge_file;
 mod io;

@@ -6,6 +6,7 @@
 
 mod faults;
 mod freed;
+mod hooks;
 mod io;
 mod lifts;
 mod locked;

@@ -107,6 +107,7 @@ fn header_of(c: &Path) -> Result<String, String> {
         "spaces",
         "access",
         "regions",
+        "nodes",
         "rules",
         "layout",
         "hooks",

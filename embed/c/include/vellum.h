@@ -302,6 +302,42 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_GUARD_REMOVE 18
 
 /*
+ No policy: another one counts, or none.
+ */
+#define VELLUM_NODES_DEFAULT 0
+
+/*
+ The node of the CPU that faults, then others, nearest first (MPOL_LOCAL).
+ */
+#define VELLUM_NODES_LOCAL 1
+
+/*
+ These nodes only, nearest first; VELLUM_STATUS_OUT_OF_MEMORY rather than others (MPOL_BIND).
+ */
+#define VELLUM_NODES_BIND 2
+
+/*
+ These nodes, nearest first, then others (MPOL_PREFERRED_MANY).
+ */
+#define VELLUM_NODES_PREFER 3
+
+/*
+ These in turn, by the number of the page (MPOL_INTERLEAVE).
+ */
+#define VELLUM_NODES_INTERLEAVE 4
+
+/*
+ The same, by the weights of vellum_set_node_weight() (MPOL_WEIGHTED_INTERLEAVE).
+ */
+#define VELLUM_NODES_WEIGHTED 5
+
+/*
+ No node from which others of VELLUM_NODES_BIND and VELLUM_NODES_PREFER are near or far: that is
+ the one of the CPU that faults.
+ */
+#define VELLUM_NO_HOME UINT32_MAX
+
+/*
  Catches accesses to pages that are not there.
  */
 #define VELLUM_HOOK_MISSING 1
@@ -557,6 +593,10 @@ enum vellum_status {
    The object has no page there.
    */
   VELLUM_STATUS_NO_PAGE,
+  /*
+   A policy of nodes names none, or one that there is not.
+   */
+  VELLUM_STATUS_BAD_NODES,
 };
 
 /*
@@ -943,6 +983,24 @@ struct vellum_region {
    Rights that it never gets, VELLUM_PROT_READ and so on.
    */
   uint32_t barred;
+};
+
+/*
+ On which nodes pages come to lie. Those that are there already stay where they are.
+ */
+struct vellum_node_policy {
+  /*
+   One of VELLUM_NODES_*.
+   */
+  uint32_t kind;
+  /*
+   A node or VELLUM_NO_HOME.
+   */
+  uint32_t home;
+  /*
+   A bit for each node from 0 to 47.
+   */
+  uint64_t nodes;
 };
 
 /*
@@ -1597,6 +1655,42 @@ enum vellum_status vellum_regions_each(struct vellum *vm,
                                        void (*each)(void *context,
                                                     const struct vellum_region *region),
                                        void *context);
+
+/*
+ Says on which nodes pages of a range come to lie (mbind), or, with `bytes` 0, those of the space
+ that no other policy is about (set_mempolicy). No `policy` takes it away.
+ */
+enum vellum_status vellum_set_node_policy(struct vellum *vm,
+                                          struct vellum_space space,
+                                          uint64_t address,
+                                          uint64_t bytes,
+                                          const struct vellum_node_policy *policy);
+
+/*
+ The same of an object, in whichever space its pages are first touched, where the region has no
+ policy of its own.
+ */
+enum vellum_status vellum_object_set_node_policy(struct vellum *vm,
+                                                 struct vellum_object object,
+                                                 const struct vellum_node_policy *policy);
+
+/*
+ How many pages in a row a node gets of VELLUM_NODES_WEIGHTED, 1 to 255; 1 at first.
+ */
+enum vellum_status vellum_set_node_weight(struct vellum *vm,
+                                          uint32_t node,
+                                          uint32_t weight);
+
+/*
+ The policy of the region that holds an address, or that of its space if it has none of its own
+ (get_mempolicy). `node`, which may be null, gets the node of the page that is there, or
+ VELLUM_NO_HOME.
+ */
+enum vellum_status vellum_node_policy_at(struct vellum *vm,
+                                         struct vellum_space space,
+                                         uint64_t address,
+                                         struct vellum_node_policy *policy,
+                                         uint32_t *node);
 
 /*
  Has the regions of a range, all of which is mapped, stay as they are until the space ends

@@ -22,6 +22,7 @@ mod heap;
 mod hooks;
 mod layout;
 mod manager;
+mod nodes;
 mod objects;
 mod open;
 mod platform;

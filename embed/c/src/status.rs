@@ -81,6 +81,8 @@ pub enum Status {
     Exists,
     /// The object has no page there.
     NoPage,
+    /// A policy of nodes names none, or one that there is not.
+    BadNodes,
 }
 
 impl Status {
@@ -89,7 +91,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 34] = [
+    const ALL: [Status; 35] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -124,6 +126,7 @@ impl Status {
         Status::NotHooked,
         Status::Exists,
         Status::NoPage,
+        Status::BadNodes,
     ];
 
     fn text(self) -> &'static CStr {
@@ -162,6 +165,7 @@ impl Status {
             Status::NotHooked => c"part of the range has no such fault hook",
             Status::Exists => c"there is a page already",
             Status::NoPage => c"the object has no page there",
+            Status::BadNodes => c"the policy names no node, or one that there is not",
         }
     }
 }
@@ -219,6 +223,7 @@ impl From<MapError> for Status {
             MapError::OutOfMemory => Status::OutOfMemory,
             MapError::GroupLimit(_) => Status::GroupLimit,
             MapError::CommitLimit => Status::CommitLimit,
+            MapError::BadNodes => Status::BadNodes,
             MapError::Fault(error) => error.into(),
         }
     }
@@ -237,6 +242,7 @@ impl From<FileError> for Status {
             FileError::Pinned | FileError::Busy => Status::Busy,
             FileError::Sealed => Status::Sealed,
             FileError::WrongKind => Status::WrongKind,
+            FileError::BadNodes => Status::BadNodes,
         }
     }
 }

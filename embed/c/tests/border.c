@@ -344,6 +344,25 @@ static void rules(struct vellum *vm, struct vellum_space none)
     ANSWERS(SEALED, vellum_advise(vm, space, place, PAGE, VELLUM_DONT_NEED));
     ANSWERS(OK, vellum_unmap(vm, space, place + PAGE, 3 * PAGE));
 
+    struct vellum_node_policy nodes = {.kind = VELLUM_NODES_BIND, .home = VELLUM_NO_HOME};
+    uint32_t node;
+    ANSWERS(BAD_NODES, vellum_set_node_policy(vm, space, place, PAGE, &nodes));
+    nodes.nodes = 1;
+    ANSWERS(NO_SPACE, vellum_set_node_policy(vm, none, place, PAGE, &nodes));
+    ANSWERS(ARGUMENT, vellum_set_node_policy(vm, space, place + 1, PAGE, &nodes));
+    ANSWERS(NOT_MAPPED, vellum_set_node_policy(vm, space, place + PAGE, PAGE, &nodes));
+    ANSWERS(OK, vellum_set_node_policy(vm, space, place, PAGE, &nodes));
+    nodes.kind = VELLUM_NODES_WEIGHTED + 1;
+    ANSWERS(ARGUMENT, vellum_set_node_policy(vm, space, 0, 0, &nodes));
+    ANSWERS(OK, vellum_node_policy_at(vm, space, place, &nodes, &node));
+    EXPECT(nodes.kind == VELLUM_NODES_BIND && nodes.nodes == 1 && nodes.home == VELLUM_NO_HOME);
+    EXPECT(node == VELLUM_NO_HOME);
+    ANSWERS(OK, vellum_set_node_policy(vm, space, 0, 0, NULL));
+    ANSWERS(NO_REGION, vellum_node_policy_at(vm, space, place + PAGE, &nodes, NULL));
+    ANSWERS(BAD_NODES, vellum_set_node_weight(vm, 1, 3));
+    ANSWERS(BAD_NODES, vellum_set_node_weight(vm, 0, 0));
+    ANSWERS(OK, vellum_set_node_weight(vm, 0, 255));
+
     ANSWERS(NO_SPACE, vellum_refuse_new_code(vm, none));
     ANSWERS(ARGUMENT, vellum_refuse_new_code(NULL, space));
     ANSWERS(OK, vellum_refuse_new_code(vm, space));

@@ -63,6 +63,7 @@ pub(crate) fn file_error(error: FileError) -> OpError {
         | FileError::Sealed
         | FileError::Busy
         | FileError::WrongKind
+        | FileError::BadNodes
         | FileError::Pinned => OpError::Invalid,
         FileError::NoData => OpError::PastEnd,
         FileError::Full | FileError::OutOfMemory | FileError::CommitLimit => OpError::OutOfMemory,
@@ -81,6 +82,7 @@ pub(crate) fn map_error(error: MapError) -> OpError {
         | MapError::NoGap
         | MapError::Locked
         | MapError::WrongKind
+        | MapError::BadNodes
         | MapError::Rights
         | MapError::Sealed
         | MapError::Managed

@@ -211,7 +211,7 @@ impl<P: Machine> PhysicalMemory<P> {
     /// Breaks reservations, the oldest first, until the request can be met. One that is
     /// itself for a run, which nobody needs, breaks none.
     #[cold]
-    fn break_and_try(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
+    pub(super) fn break_and_try(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
         if self.reservations().is_none() || request.site == Site::Reservation {
             return None;
         }
@@ -241,7 +241,7 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// Tries every zone the request allows, in its node's order.
-    fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
+    pub(super) fn try_zones(&self, pin: &Pin<'_>, request: &Request) -> Option<Pfn> {
         if let Some(lists) = self.other_lists() {
             return lists.take(self, pin, request);
         }
@@ -260,7 +260,7 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// Fills this CPU's list from a zone and takes one frame of it.
-    fn refill(&self, pin: &Pin<'_>, number: u16, request: &Request) -> Option<Pfn> {
+    pub(super) fn refill(&self, pin: &Pin<'_>, number: u16, request: &Request) -> Option<Pfn> {
         let cpu = self.cpus.get(pin);
         let zone = self.zones.get(number);
         // Low frames never get into the list for high ones, nor the reverse.

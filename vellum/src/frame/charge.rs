@@ -5,6 +5,7 @@ use core::fmt;
 
 use super::group::{GroupLimits, Groups};
 use super::memory::PhysicalMemory;
+use super::policy::Payer;
 use super::request::{OutOfMemory, Request};
 use crate::addr::Pfn;
 use crate::platform::{GroupId, Machine};
@@ -19,6 +20,9 @@ pub enum NoPage {
     OutOfMemory,
     /// The group that would be charged has as many pages as it may.
     GroupLimit(GroupId),
+    /// There are policies of nodes, and which of them it is for has to be looked up first. No call
+    /// ends with this.
+    Unplaced,
 }
 
 impl fmt::Display for NoPage {
@@ -32,6 +36,7 @@ impl fmt::Display for NoPage {
                     group.to_bits()
                 )
             }
+            NoPage::Unplaced => f.write_str("no policy of nodes was looked up"),
         }
     }
 }
@@ -67,43 +72,59 @@ impl<P: Machine> PhysicalMemory<P> {
     ///
     /// # Errors
     /// [`NoPage`].
+    // The number of the page is looked up only if it matters.
     #[inline(always)]
     pub(crate) fn alloc_page(
         &self,
         pin: &Pin<'_>,
         request: Request,
-        payer: GroupId,
+        payer: Payer,
+        index: impl FnOnce() -> u64,
     ) -> Result<Pfn, NoPage> {
-        if P::PARTS.reclaim && payer != GroupId::ROOT {
-            return self.alloc_charged(pin, request, payer);
+        if (P::PARTS.reclaim || P::PARTS.nodes) && payer != Payer::NONE {
+            return self.alloc_for_payer(pin, request, payer, index());
         }
         Ok(self.alloc(pin, request)?)
     }
 
     #[inline(never)]
-    fn alloc_charged(
+    pub(crate) fn alloc_for_payer(
         &self,
         pin: &Pin<'_>,
         request: Request,
-        payer: GroupId,
+        payer: Payer,
+        index: u64,
     ) -> Result<Pfn, NoPage> {
-        self.charged(pin, request.order, payer, || self.alloc(pin, request).ok())?
-            .ok_or(NoPage::OutOfMemory)
+        if P::PARTS.nodes && payer.is_unplaced() {
+            return Err(NoPage::Unplaced);
+        }
+        self.charged(pin, request.order, payer, || {
+            let policy = payer.policy();
+            let frame = match P::PARTS.nodes && !policy.is_none() {
+                true => self.alloc_placed(pin, request, policy, index),
+                false => self.alloc(pin, request),
+            };
+            frame.ok()
+        })?
+        .ok_or(NoPage::OutOfMemory)
     }
 
-    /// The frame that `take` returns, which was set aside before, charged to `payer`.
+    /// The frame that `take` returns, which was set aside before, charged to `payer`: none if there
+    /// is a policy, which nobody asked when it was.
     ///
     /// # Errors
-    /// [`NoPage::GroupLimit`].
+    /// [`NoPage`].
     #[inline]
     pub(crate) fn charge_page(
         &self,
         pin: &Pin<'_>,
-        payer: GroupId,
+        payer: Payer,
         take: impl FnOnce() -> Option<Pfn>,
     ) -> Result<Option<Pfn>, NoPage> {
         match payer {
-            GroupId::ROOT => Ok(take()),
+            Payer::NONE => Ok(take()),
+            _ if P::PARTS.nodes && payer.is_unplaced() => Err(NoPage::Unplaced),
+            _ if P::PARTS.nodes && !payer.policy().is_none() => Ok(None),
             _ => self.charged(pin, 0, payer, take),
         }
     }
@@ -113,11 +134,16 @@ impl<P: Machine> PhysicalMemory<P> {
         &self,
         pin: &Pin<'_>,
         request: Request,
-        payer: GroupId,
+        payer: Payer,
     ) -> Option<Pfn> {
-        let alloc = || self.alloc_to_spare(pin, request);
+        let policy = payer.policy();
+        let alloc = || match P::PARTS.nodes && !policy.is_none() {
+            true => self.alloc_placed_to_spare(pin, request, policy),
+            false => self.alloc_to_spare(pin, request),
+        };
         match payer {
-            GroupId::ROOT => alloc(),
+            Payer::NONE => self.alloc_to_spare(pin, request),
+            _ if P::PARTS.nodes && payer.is_unplaced() => None,
             _ => self
                 .charged(pin, request.order, payer, alloc)
                 .ok()
@@ -131,20 +157,20 @@ impl<P: Machine> PhysicalMemory<P> {
         &self,
         pin: &Pin<'_>,
         order: u32,
-        payer: GroupId,
+        payer: Payer,
         alloc: impl FnOnce() -> Option<Pfn>,
     ) -> Result<Option<Pfn>, NoPage> {
-        let Some(groups) = self.groups() else {
+        let Some(groups) = self.groups().filter(|_| payer.place() != 0) else {
             return Ok(alloc());
         };
-        let pages = 1 << order;
+        let (group, pages) = (payer.group(), 1 << order);
         groups
-            .charge(pin, payer, u64::from(pages))
+            .charge(pin, group, u64::from(pages))
             .map_err(NoPage::GroupLimit)?;
         let frame = alloc();
         match frame {
-            Some(frame) => groups.set_group(frame, pages, payer),
-            None => groups.refund(pin, payer, u64::from(pages)),
+            Some(frame) => groups.set_group(frame, pages, group),
+            None => groups.refund(pin, group, u64::from(pages)),
         }
         Ok(frame)
     }
@@ -175,7 +201,7 @@ impl<P: Machine> PhysicalMemory<P> {
         payer: GroupId,
         take: impl FnOnce() -> Result<Pfn, OutOfMemory>,
     ) -> Result<Pfn, OutOfMemory> {
-        let charged = self.charged(pin, 0, payer, || take().ok());
+        let charged = self.charged(pin, 0, payer.into(), || take().ok());
         if let Err(NoPage::GroupLimit(group)) = charged {
             let refused_by = &self.cpus.get(pin).refused_by;
             refused_by.store(group.to_bits(), Ordering::Relaxed);

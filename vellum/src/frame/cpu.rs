@@ -7,7 +7,7 @@ use super::ring::{BlockStack, Ring};
 use crate::addr::Pfn;
 use crate::platform::{NodeId, Zone};
 use crate::sync::Counter;
-use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::{AtomicU32, AtomicU64};
 use crate::sync::limbo::Limbo;
 
 /// Events of one CPU; see [`super::FrameStats`] for each.
@@ -138,6 +138,8 @@ pub(crate) struct CpuFrames {
     pub(super) relief: AtomicU32,
     /// The group that has refused a call a page table which nobody has asked about yet.
     pub(super) refused_by: AtomicU32,
+    /// The nodes of which a call was refused a frame that nobody has asked about yet.
+    pub(super) lacks: AtomicU64,
     pub(crate) counters: Counters,
     pub(super) limbo: Limbo,
     pub(super) low: ZoneLists,
@@ -167,6 +169,7 @@ impl CpuFrames {
             (&raw mut (*place).seen_shortage).write(AtomicU32::new(0));
             (&raw mut (*place).relief).write(AtomicU32::new(0));
             (&raw mut (*place).refused_by).write(AtomicU32::new(0));
+            (&raw mut (*place).lacks).write(AtomicU64::new(0));
             (&raw mut (*place).counters).write(Counters::default());
             (&raw mut (*place).limbo).write(Limbo::default());
             ZoneLists::init(&raw mut (*place).low, low);

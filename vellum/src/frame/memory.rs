@@ -16,6 +16,7 @@ use super::dirty::DirtyPages;
 use super::group::Groups;
 use super::inject::Injection;
 use super::keeper::{Keeper, KeepsFrames};
+use super::policy::NodeSet;
 use super::record::Frame;
 use super::report::SetupError;
 use super::request::FailAt;
@@ -26,8 +27,8 @@ use super::table_zone::{LowNeed, TableZone};
 use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
-use crate::platform::{CpuId, IoError, Machine, Platform, WindowSlot};
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::platform::{CpuId, IoError, Machine, NodeId, Platform, WindowSlot};
+use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
 use crate::sync::report::name;
@@ -68,6 +69,8 @@ pub struct PhysicalMemory<P: Machine> {
     pub(super) groups: Option<Arc<Groups>>,
     /// What has been promised, if somebody counts.
     pub(super) commit: Option<Box<Commit>>,
+    /// For each node that a policy can name, pages in a row.
+    pub(super) weights: Box<[AtomicU8]>,
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     pub(super) shortage: CachePadded<AtomicU32>,
@@ -179,12 +182,22 @@ impl<P: Machine> PhysicalMemory<P> {
             counts_dirty: false,
             groups: None,
             commit: None,
+            weights: Self::even_weights(&platform),
             shortage: CachePadded(AtomicU32::new(0)),
             platform,
             table,
             zones,
             cpus,
         })
+    }
+
+    /// Each node that a policy can name gets a page in turn.
+    fn even_weights(platform: &P) -> Box<[AtomicU8]> {
+        let nodes = match P::PARTS.nodes {
+            true => platform.nodes().min(usize::from(NodeSet::MOST)),
+            false => 0,
+        };
+        (0..nodes).map(|_| AtomicU8::new(1)).collect()
     }
 
     /// The platform.
@@ -313,9 +326,8 @@ impl<P: Machine> PhysicalMemory<P> {
     }
 
     /// The node that a frame lies in.
-    #[cfg(feature = "published")]
     #[inline]
-    pub(crate) fn node_of(&self, pfn: Pfn) -> crate::platform::NodeId {
+    pub(crate) fn node_of(&self, pfn: Pfn) -> NodeId {
         self.zones.get(self.frame(pfn).zone() as u16).info.node
     }
 

@@ -147,6 +147,8 @@ mod inject;
 mod keeper;
 mod memory;
 mod owned;
+mod placed;
+mod policy;
 mod record;
 mod report;
 mod request;
@@ -178,6 +180,8 @@ pub use keeper::Keeper;
 pub(crate) use keeper::KeepsFrames;
 pub use memory::PhysicalMemory;
 pub use owned::{OwnedBlock, OwnedFrames};
+pub(crate) use policy::PolicyWord;
+pub use policy::{NodePolicy, NodeSet, Payer};
 pub use record::{
     Counts, Flags, Frame, FreeFlags, Kind, MAX_MAPPINGS, MAX_PINS, MappingsCounted, ObjectFlags,
     PageFlags, PageFrame, PrivateFlags, TableFlags, TableFrame, View, role,

@@ -158,7 +158,7 @@ impl Frame {
 
     /// Number of the zone the frame belongs to.
     #[inline]
-    pub fn zone(&self) -> usize {
+    pub(crate) fn zone(&self) -> usize {
         (self.flags.load(Ordering::Relaxed) >> ZONE_SHIFT) as usize
     }
 

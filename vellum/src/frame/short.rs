@@ -64,6 +64,18 @@ impl<P: Machine> PhysicalMemory<P> {
         }
     }
 
+    /// The same of a node, by a CPU that may be on another.
+    pub(super) fn wake_node(&self, node: NodeId) {
+        let is_low = |zone: &ZoneFrames| zone.free() < zone.info.low;
+        if let Some(woken) = (self.woken.as_ref()).and_then(|all| all.get(usize::from(node.0)))
+            && self.zones_of(node).any(is_low)
+            && woken.load(Ordering::Relaxed) == 0
+            && woken.swap(1, Ordering::Relaxed) == 0
+        {
+            self.platform.wake_reclaim(node);
+        }
+    }
+
     /// Whether an allocation has ever found no frame. (Planned failures do not look for one.)
     pub(crate) fn was_short(&self) -> bool {
         self.shortage.load(Ordering::Relaxed) != 0

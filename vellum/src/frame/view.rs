@@ -8,8 +8,9 @@ use super::record::{Counts, Frame, Kind};
 use super::report::{FrameStats, ZoneStats};
 use super::request::{FailAt, OutOfMemory, Request};
 use super::site::Site;
+use super::zones::ZoneFrames;
 use crate::addr::Pfn;
-use crate::platform::Machine;
+use crate::platform::{Machine, NodeId};
 use crate::sync::Pin;
 
 /// Physical memory as those see it who share it with a manager: statistics,
@@ -80,9 +81,15 @@ impl<'m, P: Machine> MemoryView<'m, P> {
     }
 
     /// Number of the zone that a frame is of; of a hole, that of any.
-    #[cfg(feature = "published")]
-    pub(crate) fn zone_of(self, pfn: Pfn) -> usize {
-        self.memory.frame(pfn).zone()
+    pub fn zone_of(self, pfn: Pfn) -> usize {
+        // Not by the record: that of a frame within a block may never have been written.
+        let map = self.memory.platform().memory_map();
+        let after = map.partition_point(|range| range.start <= pfn);
+        let range = &map[after.saturating_sub(1)];
+        let mut zones = self.memory.zones.all.iter();
+        let is_its =
+            |zone: &ZoneFrames| (zone.info.node, zone.info.zone) == (range.node, range.zone);
+        zones.position(is_its).unwrap_or(0)
     }
 
     /// The number of each zone's node.
@@ -118,6 +125,14 @@ impl<'m, P: Machine> MemoryView<'m, P> {
     /// The state of a zone, by number.
     pub fn zone_stats(self, zone: usize, pin: &Pin<'_>) -> ZoneStats {
         self.memory.zone_stats(zone, pin)
+    }
+
+    /// Says how many pages in a row a node gets by
+    /// [`NodePolicy::WeightedInterleave`](super::NodePolicy::WeightedInterleave), of whomever; 1 at
+    /// first. Pages that are there stay. False, and nothing done, if the weight is 0, or a policy
+    /// cannot name the node.
+    pub fn set_node_weight(self, node: NodeId, weight: u8) -> bool {
+        self.memory.set_node_weight(node, weight)
     }
 
     /// Gives the CPU's lists back to the zones: [`PhysicalMemory::drain`].

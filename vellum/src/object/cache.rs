@@ -13,7 +13,8 @@ use super::{AT_ONCE_BIT, Object, ObjectId, ObjectKind, STORE_BIT, Seals, UNMANAG
 use crate::addr::Pfn;
 use crate::design::RegionIndex;
 use crate::frame::{
-    Kind, MappingsCounted, NoPage, OutOfMemory, PageFlags, PhysicalMemory, Relief, Request, Site,
+    Kind, MappingsCounted, NoPage, OutOfMemory, PageFlags, Payer, PhysicalMemory, Relief, Request,
+    Site,
 };
 use crate::platform::{GroupId, Platform};
 use crate::slab::{Arena, ArenaMaker, Handle};
@@ -30,6 +31,8 @@ pub enum CacheError {
     Full,
     /// The group that would be charged has as many pages as it may.
     GroupLimit(GroupId),
+    /// [`NoPage::Unplaced`].
+    Unplaced,
 }
 
 impl fmt::Display for CacheError {
@@ -40,6 +43,7 @@ impl fmt::Display for CacheError {
                 f.write_str("the mount has as many pages as it may, or as may be promised")
             }
             CacheError::GroupLimit(group) => fmt::Display::fmt(&NoPage::GroupLimit(*group), f),
+            CacheError::Unplaced => fmt::Display::fmt(&NoPage::Unplaced, f),
         }
     }
 }
@@ -57,6 +61,7 @@ impl From<NoPage> for CacheError {
         match error {
             NoPage::OutOfMemory => CacheError::OutOfMemory,
             NoPage::GroupLimit(group) => CacheError::GroupLimit(group),
+            NoPage::Unplaced => CacheError::Unplaced,
         }
     }
 }
@@ -359,7 +364,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         (handle, index): (u32, u64),
-        payer: GroupId,
+        payer: Payer,
     ) -> Result<CachedPage, CacheError> {
         let object = self.get(handle);
         loop {
@@ -416,10 +421,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         (handle, index): (u32, u64),
-        payer: GroupId,
+        payer: Payer,
     ) -> Result<Option<CachedPage>, CacheError> {
         let object = self.get(handle);
-        if self.charge(memory, pin, object, 1) == 0 {
+        let (granted, payer) = self.charge_payer(memory, pin, object, (1, payer));
+        if granted == 0 {
             return Err(CacheError::Full);
         }
         let zeroed = !object.is_file();
@@ -431,7 +437,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
             Ok(None) => {
                 let request = Request::page(Site::CachePage);
                 let request = if zeroed { request.zeroed() } else { request };
-                memory.alloc_page(pin, request, payer)
+                memory.alloc_page(pin, request, payer, || index)
             }
             Err(error) => Err(error),
         };

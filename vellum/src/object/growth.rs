@@ -12,8 +12,8 @@ use core::ops::Range;
 
 use super::{Object, Objects};
 use crate::addr::Pfn;
-use crate::frame::{NoPage, Owner, PhysicalMemory, Request};
-use crate::platform::{GroupId, Platform};
+use crate::frame::{NoPage, Owner, Payer, PhysicalMemory, Request};
+use crate::platform::Platform;
 use crate::sync::Pin;
 use crate::sync::atomic::Ordering;
 
@@ -82,11 +82,11 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         (handle, index): (u32, u64),
-        (request, payer): (Request, GroupId),
+        (request, payer): (Request, Payer),
     ) -> Result<Pfn, NoPage> {
         match self.take_reserved(memory, pin, (handle, index), payer)? {
             Some(frame) => Ok(frame),
-            None => memory.alloc_page(pin, request, payer),
+            None => memory.alloc_page(pin, request, payer, || index),
         }
     }
 
@@ -94,14 +94,14 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
     /// taken, charged to `payer`. Its bytes are unspecified.
     ///
     /// # Errors
-    /// [`NoPage::GroupLimit`].
+    /// [`NoPage`].
     #[inline]
     pub(super) fn take_reserved<P: Platform>(
         &self,
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         (handle, index): (u32, u64),
-        payer: GroupId,
+        payer: Payer,
     ) -> Result<Option<Pfn>, NoPage> {
         let Some(pages) = memory.pages_of_runs() else {
             return Ok(None);

@@ -55,7 +55,7 @@ impl<'a> AgedPage<'a> {
 
     /// Number of the zone that the frame is of.
     #[inline]
-    pub fn zone(self) -> usize {
+    pub(crate) fn zone(self) -> usize {
         self.record.zone()
     }
 

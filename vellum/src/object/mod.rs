@@ -247,6 +247,8 @@ pub struct Object<S = ()> {
     users: AtomicU32,
     /// 1 as long as whoever made it is one of the users.
     is_owned: AtomicU32,
+    /// The policy of nodes of its pages ([`Object::policy`]).
+    policy: AtomicU64,
     /// What whoever has the objects keeps in each; the manager keeps nothing.
     pub state: S,
     /// Ranges of pages that are being written, cut off or punched out. Who changes
@@ -299,6 +301,7 @@ impl<S: Default + Send + Sync + 'static> Item for Object<S> {
             regions: RegionRoots::default(),
             users: AtomicU32::new(0),
             is_owned: AtomicU32::new(0),
+            policy: AtomicU64::new(0),
             state: S::default(),
             writers: RangeLock::default(),
         }

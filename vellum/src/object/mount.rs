@@ -5,12 +5,15 @@
 //! them when nothing is under way. An object without a mount writes nothing here.
 
 use super::{Object, Objects};
-use crate::frame::{Committer, OutOfMemory, PhysicalMemory, Site};
+use crate::frame::{Committer, OutOfMemory, Payer, PhysicalMemory, PolicyWord, Site};
 use crate::platform::{GroupId, Platform};
 use crate::slab::{Handle, Item};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::users::join;
 use crate::sync::{Pin, Turn};
+
+/// In an object's word with the handle of its mount: it has a policy of nodes.
+const BY_POLICY: u32 = 1 << 31;
 
 /// Names a mount. Stale names are noticed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -99,6 +102,34 @@ impl MountRecord {
     }
 }
 
+impl<S> Object<S> {
+    /// Sets the policy of nodes that its pages are placed by, those that nobody has brought in.
+    pub(crate) fn set_policy(&self, policy: PolicyWord) {
+        self.policy.store(policy.bits(), Ordering::Relaxed);
+        match policy.is_none() {
+            true => self.mount.fetch_and(!BY_POLICY, Ordering::Release),
+            false => self.mount.fetch_or(BY_POLICY, Ordering::Release),
+        };
+    }
+
+    /// That policy.
+    pub(crate) fn policy(&self) -> PolicyWord {
+        match self.mount.load(Ordering::Acquire) & BY_POLICY {
+            0 => PolicyWord::NONE,
+            _ => PolicyWord::from_bits(self.policy.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Who pays, with the object's policy unless another counts.
+    pub(crate) fn payer_for(&self, payer: Payer) -> Payer {
+        let policy = self.policy();
+        match payer.is_unplaced() || !payer.policy().is_none() || policy.is_none() {
+            true => payer,
+            false => payer.placed(policy),
+        }
+    }
+}
+
 impl<S: Default + Send + Sync + 'static> Objects<S> {
     fn mount(&self, handle: u32) -> &MountRecord {
         self.mounts.get(Handle::from_raw(handle))
@@ -155,7 +186,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// The object ends.
     pub(super) fn leave_mount(&self, pin: &Pin<'_>, object: &Object<S>) {
-        let mount = object.mount.swap(0, Ordering::Relaxed);
+        let mount = object.mount.swap(0, Ordering::Relaxed) & !BY_POLICY;
         if mount != 0 {
             self.quit_mount(pin, mount);
         }
@@ -203,6 +234,41 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         pages: u64,
     ) -> u64 {
         match object.mount.load(Ordering::Relaxed) {
+            0 => pages,
+            word => self.charge_word(memory, pin, word, pages),
+        }
+    }
+
+    /// The same of pages that `payer` is charged for, and who is, with the object's policy if that
+    /// is the one that counts.
+    #[inline]
+    pub(super) fn charge_payer<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        object: &Object<S>,
+        (pages, payer): (u64, Payer),
+    ) -> (u64, Payer) {
+        match object.mount.load(Ordering::Relaxed) {
+            0 => (pages, payer),
+            word => {
+                let granted = self.charge_word(memory, pin, word, pages);
+                match P::PARTS.nodes {
+                    true => (granted, object.payer_for(payer)),
+                    false => (granted, payer),
+                }
+            }
+        }
+    }
+
+    fn charge_word<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        word: u32,
+        pages: u64,
+    ) -> u64 {
+        match word & !BY_POLICY {
             0 => pages,
             mount => Self::charge_mount(memory, pin, self.mount(mount), pages),
         }
@@ -257,7 +323,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object: &Object<S>,
         pages: u64,
     ) {
-        let mount = object.mount.load(Ordering::Relaxed);
+        let mount = object.mount.load(Ordering::Relaxed) & !BY_POLICY;
         if mount != 0 && pages != 0 {
             self.mount(mount).used.fetch_sub(pages, Ordering::Relaxed);
             if let Some(commit) = memory.commit() {
@@ -268,6 +334,6 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
 
     /// Handle of the object's mount, or 0.
     pub(crate) fn mount_of(&self, object: &Object<S>) -> u32 {
-        object.mount.load(Ordering::Relaxed)
+        object.mount.load(Ordering::Relaxed) & !BY_POLICY
     }
 }

@@ -10,8 +10,8 @@ use super::page_lock::PageLock;
 use super::radix::{LEAF_PAGES, leaf_end};
 use super::{CacheError, Object, Objects};
 use crate::addr::Pfn;
-use crate::frame::{Kind, NoPage, PageFlags, PhysicalMemory, Request, Site};
-use crate::platform::{GroupId, Platform};
+use crate::frame::{Kind, NoPage, PageFlags, Payer, PhysicalMemory, Request, Site};
+use crate::platform::Platform;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Pin, bytes};
 
@@ -103,11 +103,12 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         memory: &PhysicalMemory<P>,
         pin: &Pin<'_>,
         (handle, first): (u32, u64),
-        (new, payer): (NewPages, GroupId),
+        (new, payer): (NewPages, Payer),
         frames: &mut [Pfn],
     ) -> Result<usize, CacheError> {
         let object = self.get(handle);
-        let granted = self.charge(memory, pin, object, frames.len() as u64);
+        let asked = (frames.len() as u64, payer);
+        let (granted, payer) = self.charge_payer(memory, pin, object, asked);
         if granted == 0 {
             return Err(CacheError::Full);
         }

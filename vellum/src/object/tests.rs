@@ -257,7 +257,7 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
         .unwrap();
     let page = |index| {
         objects
-            .page(&memory, &pin, (file.handle, index), GroupId::ROOT)
+            .page(&memory, &pin, (file.handle, index), GroupId::ROOT.into())
             .unwrap()
     };
     let CachedPage::Fill(first) = page(4) else {
@@ -277,7 +277,7 @@ fn a_page_is_filled_once_and_leaves_when_that_fails() {
         .create(&memory, &pin, ObjectKind::SharedMemory, 1 << 12, 0)
         .unwrap();
     let found = objects
-        .page(&memory, &pin, (shared.handle, 0), GroupId::ROOT)
+        .page(&memory, &pin, (shared.handle, 0), GroupId::ROOT.into())
         .unwrap();
     assert!(matches!(found, CachedPage::Made(frame)
         if memory.platform().peek(frame).iter().all(|&byte| byte == 0)));

@@ -35,7 +35,8 @@ impl GroupId {
     /// The name of the next group in the same place, or of the first.
     pub(crate) const fn next(self, place: usize) -> GroupId {
         let most = GroupId::MOST as u32;
-        let generation = self.0 / most % (u32::MAX / most) + 1;
+        // The highest bit stays free (`frame::Payer`).
+        let generation = self.0 / most % (i32::MAX as u32 / most) + 1;
         GroupId(generation * most + place as u32)
     }
 }

@@ -18,6 +18,7 @@ pub struct Parts {
     pub(crate) swap: bool,
     pub(crate) commit: bool,
     pub(crate) hooks: bool,
+    pub(crate) nodes: bool,
 }
 
 impl Parts {
@@ -29,6 +30,7 @@ impl Parts {
         swap: true,
         commit: true,
         hooks: true,
+        nodes: true,
     };
 
     /// What every manager needs.
@@ -39,6 +41,7 @@ impl Parts {
         swap: false,
         commit: false,
         hooks: false,
+        nodes: false,
     };
 
     /// And lists of frames, and of pages of files, as published kernels kept them:
@@ -90,6 +93,16 @@ impl Parts {
     pub const fn with_hooks(self) -> Parts {
         Parts {
             hooks: true,
+            ..self
+        }
+    }
+
+    /// And policies of which nodes pages lie on
+    /// ([`Space::set_node_policy`](crate::space::Space::set_node_policy)).
+    #[must_use]
+    pub const fn with_nodes(self) -> Parts {
+        Parts {
+            nodes: true,
             ..self
         }
     }

@@ -134,7 +134,7 @@ impl<'a, F: Format> Slot<'a, F> {
     }
 
     /// Which entry it is.
-    pub fn pte(&self) -> PteRef {
+    pub(crate) fn pte(&self) -> PteRef {
         self.table.pte(self.index)
     }
 

@@ -236,7 +236,7 @@ impl<'a, F: Format> LockedTable<'a, F> {
 
     /// Names the entry at `index`.
     #[inline]
-    pub fn pte(&self, index: usize) -> PteRef {
+    pub(crate) fn pte(&self, index: usize) -> PteRef {
         PteRef {
             table: self.table,
             index: index as u16,

@@ -23,7 +23,7 @@ fn file(objects: &Cache, memory: &Memory, pages: u64) -> ObjectId {
 fn filled(objects: &Cache, memory: &Memory, file: ObjectId, index: u64) -> Pfn {
     let pin = memory.pin();
     let page = objects
-        .page(memory, &pin, (file.handle, index), GroupId::ROOT)
+        .page(memory, &pin, (file.handle, index), GroupId::ROOT.into())
         .unwrap();
     let CachedPage::Fill(lock) = page else {
         panic!("a new page of a file has to be filled, not {page:?}");
@@ -90,7 +90,7 @@ fn a_run_charges_its_mount_with_the_frames_it_has() {
         memory.inject(Some(FailAt { site, after }));
     };
     fail_after(3);
-    let new = (NewPages::Written, GroupId::ROOT);
+    let new = (NewPages::Written, GroupId::ROOT.into());
     let alloc = |frames: &mut [Pfn]| objects.alloc_run(&memory, &pin, (handle, 0), new, frames);
     let mut frames = [Pfn::NONE; 64];
     assert_eq!((alloc(&mut frames[..10]), used()), (Ok(3), 3));

@@ -3,9 +3,9 @@
 
 use crate::addr::Pfn;
 use crate::design::{AccessMarks, Design, FlagUpdates};
-use crate::frame::{Frame, Kind, ObjectFlags, PageFlags, PhysicalMemory, Request, Site};
+use crate::frame::{Frame, Kind, ObjectFlags, PageFlags, Payer, PhysicalMemory, Request, Site};
 use crate::object::{CacheError, Objects, PageLock};
-use crate::platform::{GroupId, Platform};
+use crate::platform::Platform;
 use crate::sync::Pin;
 
 /// A page of an object that somebody asked for, to have it locked.
@@ -74,7 +74,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         pin: &Pin<'_>,
         design: &Design,
         (handle, index): (u32, u64),
-        payer: GroupId,
+        payer: Payer,
     ) -> Result<LockedPage, CacheError> {
         loop {
             let found = self.find_locked(memory, pin, handle, index);
@@ -95,7 +95,7 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         pin: &Pin<'_>,
         design: &Design,
         (handle, index): (u32, u64),
-        payer: GroupId,
+        payer: Payer,
     ) -> Result<Option<PageLock>, CacheError> {
         let object = self.get(handle);
         if self.charge(memory, pin, object, 1) == 0 {

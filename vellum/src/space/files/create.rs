@@ -122,7 +122,7 @@ impl<P: Platform> PageCache<'_, P> {
             let pin = self.pin_by(&unpinned);
             let id = self.objects.create(&self.memory, &pin, kind, size, 0)?;
             if kind == ObjectKind::SharedMemory && self.memory.commit().is_some() {
-                let who = self.committer_of(self.payer(&pin));
+                let who = self.committer_of(self.paying_group(&pin));
                 self.commit_object(&pin, id.handle, who)
                     .inspect_err(|_| self.objects.unmake(&pin, id.handle))?;
             }

@@ -128,7 +128,7 @@ impl<P: Platform> PageCache<'_, P> {
             share(dirty, limit, made)
         };
         let all = share_of(Places::only(0), self.memory.frame_count() as u64);
-        let payer = self.payer(&self.pin());
+        let payer = self.paying_group(&self.pin());
         let Some(groups) = self.memory.groups() else {
             return all;
         };

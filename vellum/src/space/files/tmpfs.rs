@@ -1,6 +1,7 @@
 //! Mounts of files in memory, and what an object takes.
 
 use crate::ObjectId;
+use crate::frame::NodePolicy;
 use crate::object::{MountId, MountStats, Seals};
 use crate::platform::Platform;
 use crate::space::state::common::PageCache;
@@ -22,6 +23,9 @@ pub struct FileStats {
     pub dirty: u64,
     /// What is promised of it (`F_GET_SEALS`; [`File::seal`](crate::space::File::seal)).
     pub seals: Seals,
+    /// On which nodes its pages come to lie, if it was said
+    /// ([`File::set_node_policy`](crate::space::File::set_node_policy)).
+    pub node_policy: Option<NodePolicy>,
 }
 
 impl<P: Platform> PageCache<'_, P> {
@@ -62,6 +66,7 @@ impl<P: Platform> PageCache<'_, P> {
             swapped: object.swapped(),
             dirty: object.dirty(),
             seals: object.seals(),
+            node_policy: object.policy().policy(),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::request::{Reads, Writes};
 use crate::ObjectId;
+use crate::frame::NodePolicy;
 use crate::object::Seals;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -263,6 +264,16 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> File<'vm, P, F, R> {
     #[inline]
     pub fn set_huge(self, huge: Option<bool>) -> Result<(), FileError> {
         self.vm.page_cache().set_huge(self.id, huge)
+    }
+
+    /// Says on which nodes pages of the file or shared memory come to lie, in whichever space they
+    /// are first touched, where its region has no policy of its own, and when they are read or
+    /// written by bytes. `None` takes the policy away. Pages that are there stay where they are.
+    ///
+    /// # Errors
+    /// [`FileError::NoObject`], [`FileError::BadNodes`].
+    pub fn set_node_policy(self, policy: Option<NodePolicy>) -> Result<(), FileError> {
+        self.vm.page_cache().set_file_policy(self.id, policy)
     }
 
     /// Length and pages of the file.

@@ -4,6 +4,7 @@ use super::group::Group;
 use super::hooks::FaultHooks;
 use super::pinned::PinnedPages;
 use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
+use crate::frame::NodePolicy;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::files::pin::PinError;
@@ -522,6 +523,29 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
     #[inline]
     pub fn set_group(self, group: GroupId) -> Result<(), GroupError> {
         self.vm.set_group(self.id, group)
+    }
+
+    /// Says on which nodes pages of a range come to lie from now on (`mbind`), or, without a range,
+    /// those of the space that no other policy is about (`set_mempolicy`); `None` takes the policy
+    /// away. Pages that are there stay where they are.
+    ///
+    /// A page has the policy of its region; a page of an object, or else, that of the object
+    /// ([`File::set_node_policy`](crate::space::File::set_node_policy)); or else that of the space
+    /// that first touches it; or else it is [`NodePolicy::Local`]. Moves and cuts keep a region's,
+    /// a child of fork has the same and what follows [`Space::exec`] the space's. What is read back:
+    /// [`Space::region_at`], [`Space::stats`].
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`], [`MapError::BadRange`], [`MapError::NotMapped`], [`MapError::Limit`],
+    /// [`MapError::OutOfMemory`]; [`MapError::BadNodes`] if the policy names no node, or one that
+    /// there is not, or if the platform leaves policies out
+    /// ([`Parts::with_nodes`](crate::platform::Parts::with_nodes)).
+    pub fn set_node_policy(
+        self,
+        range: Option<PageRange>,
+        policy: Option<NodePolicy>,
+    ) -> Result<(), MapError> {
+        self.vm.set_node_policy(self.id, range, policy)
     }
 
     /// Divides the space before `page`, so that changes of regions on one side do not wait for those

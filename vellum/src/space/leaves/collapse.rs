@@ -15,7 +15,7 @@
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{NoPage, Request, Site};
 use crate::object::Inserted;
-use crate::platform::{GroupId, Platform};
+use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
 use crate::space::state::closed::Closed;
@@ -123,7 +123,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if tables.lock(range.start).as_ref().and_then(suits).is_none() {
             return Ok(false);
         }
-        let parts = self.superpage_parts(pin, (&tables, space.group()), range.start)?;
+        let parts = self.superpage_parts(pin, &tables, (*space, region, range.start))?;
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
         let prepared = self
@@ -163,12 +163,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     fn superpage_parts(
         &self,
         pin: &Pin<'_>,
-        (tables, payer): (&Tables<'_, P, F>, GroupId),
-        base: Vpn,
+        tables: &Tables<'_, P, F>,
+        at: (Live<'_, R>, &Region<R>, Vpn),
     ) -> Result<SuperpageParts, NoPage> {
-        let spare = tables.make_spare(base, LEVEL - 1)?;
+        let spare = tables.make_spare(at.2, LEVEL - 1)?;
         let request = Request::page(Site::Superpage).order(Self::ORDER);
-        match self.memory.alloc_page(pin, request, payer) {
+        match self.alloc_private(pin, request, at) {
             Ok(first) => Ok(SuperpageParts { first, spare }),
             Err(error) => {
                 tables.unmake_spare(spare);

@@ -169,7 +169,7 @@ impl<P: Platform> PageCache<'_, P> {
     #[inline(never)]
     fn make_huge(&self, pin: &Pin<'_>, handle: u32, first: u64) {
         let request = Request::page(Site::Superpage).zeroed();
-        let Some(block) = self.huge_block(pin, self.objects.get(handle), request) else {
+        let Some(block) = self.huge_block(pin, (self.objects.get(handle), first), request) else {
             self.events(pin).superpage_failures.bump();
             return;
         };
@@ -220,14 +220,15 @@ impl<P: Platform> PageCache<'_, P> {
     pub(super) fn huge_block(
         &self,
         pin: &Pin<'_>,
-        object: &Object,
+        (object, first): (&Object, u64),
         request: Request,
     ) -> Option<Pfn> {
         if !(self.objects).charge_all(&self.memory, pin, object, self.superpage()) {
             return None;
         }
         let request = request.order(self.superpage_order);
-        match self.memory.alloc_page(pin, request, self.payer(pin)) {
+        let payer = object.payer_for(self.payer(pin));
+        match (self.memory).alloc_page(pin, request, payer, || first) {
             Ok(block) => {
                 self.memory.split_block(block, self.superpage_order);
                 Some(block)
@@ -279,12 +280,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if first != index || !cache.is_within(object, first) {
             return None;
         }
-        if object.is_file() {
+        // What it would be made of has the object's policy of nodes.
+        let may_be_made = !fault.has_own_policy();
+        if object.is_file() && may_be_made {
             let begun = cache.begin_to_read_superpage(fault.pin, view.object, first);
             if let Some(head) = begun {
                 return Some(FaultStep::FillSuperpage(head));
             }
-        } else if cache.is_vacant(fault.pin, object, first) {
+        } else if may_be_made && cache.is_vacant(fault.pin, object, first) {
             cache.make_huge(fault.pin, view.object, first);
         }
         let head = cache.huge_run(fault.pin, object, first)?;

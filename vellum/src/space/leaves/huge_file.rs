@@ -70,7 +70,7 @@ impl<P: Platform> PageCache<'_, P> {
     #[inline(never)]
     fn lock_superpage(&self, pin: &Pin<'_>, handle: u32, first: u64) -> Option<Pfn> {
         let request = Request::page(Site::Superpage);
-        let Some(block) = self.huge_block(pin, self.objects.get(handle), request) else {
+        let Some(block) = self.huge_block(pin, (self.objects.get(handle), first), request) else {
             self.events(pin).superpage_failures.bump();
             return None;
         };

@@ -146,17 +146,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fault: &Fault<'_, P, F, R>,
         run: Option<(Pfn, Owner)>,
     ) -> Result<TakenFrame, NoPage> {
-        let payer = fault.space.group();
         if let Some((first, owner)) = run {
             let index = (fault.page.0 & (Self::SUPERPAGE - 1)) as u32;
             let take = || self.memory.take_reserved(fault.pin, first, owner, index);
-            if let Some(frame) = self.memory.charge_page(fault.pin, payer, take)? {
+            let taken = fault.for_private(|payer| self.memory.charge_page(fault.pin, payer, take));
+            if let Some(frame) = taken? {
                 self.memory.zero(fault.pin, frame);
                 return Ok(TakenFrame { frame, run });
             }
         }
         let request = Request::page(Site::AnonymousPage).zeroed();
-        let frame = self.memory.alloc_page(fault.pin, request, payer)?;
+        let frame = fault.alloc_page(request)?;
         Ok(TakenFrame::alone(frame))
     }
 

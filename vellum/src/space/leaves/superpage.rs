@@ -81,7 +81,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let tables = self.tables(pin, fault.space);
         let spare = tables.make_spare(base, LEVEL - 1)?;
         let request = Request::page(Site::Superpage).order(Self::ORDER).zeroed();
-        let first = match (self.memory).alloc_page(pin, request, fault.space.group()) {
+        let first = match fault.alloc_page(request) {
             Ok(first) => first,
             Err(error) => {
                 tables.unmake_spare(spare);

@@ -9,7 +9,7 @@
 //! pages leave memory (`evict.rs`). If none helps any more, the platform is asked, and told
 //! whose end would free most (`victim.rs`).
 
-use crate::frame::Relief;
+use crate::frame::{NodeSet, Relief};
 use crate::platform::{GroupId, NodeId, Platform};
 use crate::reclaim::{ReclaimStats, Scope};
 use crate::rmap::ReverseMap;
@@ -85,6 +85,9 @@ impl<P: Platform> PageCache<'_, P> {
                         relief => return self.make_room_for_items(waits, relief, &mut effort),
                     },
                     Lack::OfGroup(group) => self.make_room_in(waits, group, &mut effort),
+                    Lack::OnNodes(nodes) => {
+                        P::PARTS.nodes && self.make_room_on(waits, nodes, &mut effort)
+                    }
                 };
                 if has_room {
                     effort.was_repeated = false;
@@ -115,9 +118,13 @@ impl<P: Platform> PageCache<'_, P> {
         match lack {
             Lack::Memory => {
                 let refused_by = self.memory.take_group_refusal(&self.pin());
-                refused_by.map_or(Lack::Memory, Lack::OfGroup)
+                let lack = refused_by.map_or(Lack::Memory, Lack::OfGroup);
+                match P::PARTS.nodes {
+                    true => (self.memory.take_lacking(&self.pin())).map_or(lack, Lack::OnNodes),
+                    false => lack,
+                }
             }
-            Lack::OfGroup(_) => lack,
+            Lack::OfGroup(_) | Lack::OnNodes(_) => lack,
         }
     }
 
@@ -208,12 +215,39 @@ impl<P: Platform> PageCache<'_, P> {
     /// can leave. (If memory was never short, a planned failure is the reason.)
     fn may_have_room_by_now(&self, lack: Lack) -> bool {
         match lack {
-            Lack::Memory => self.reclaim().is_some() && self.memory.was_short(),
+            Lack::Memory | Lack::OnNodes(_) => self.reclaim().is_some() && self.memory.was_short(),
             Lack::OfGroup(group) => {
                 let usage = (self.memory.groups()).and_then(|groups| groups.usage(group));
                 usage.is_some_and(|usage| usage.used + usage.stocked < usage.limits.max)
             }
         }
+    }
+
+    /// Has pages leave of the nodes that a call may use. False if none can, or if that was tried too
+    /// often.
+    #[cold]
+    fn make_room_on(
+        &self,
+        mut unpinned: Unpinned<'_>,
+        nodes: NodeSet,
+        effort: &mut Effort,
+    ) -> bool {
+        if self.collect_frames(unpinned.reborrow(), effort) {
+            return true;
+        }
+        let Some(reclaim) = self.reclaim().filter(|_| effort.pages < MOST_TRIES) else {
+            return false;
+        };
+        let want = FIRST_PAGES << effort.pages;
+        effort.pages += 1;
+        let freed = nodes.iter().map(|node| {
+            let node = usize::from(node.0);
+            reclaim.shrink_node(unpinned.reborrow(), self, node, want)
+        });
+        let freed: u64 = freed.sum();
+        reclaim.counts.direct.add(1);
+        reclaim.counts.direct_reclaimed.add(freed);
+        freed > 0
     }
 
     fn count_failure(&self, lack: Lack) {
@@ -225,8 +259,9 @@ impl<P: Platform> PageCache<'_, P> {
         }
     }
 
-    /// Makes room in some way that has not been tried too often; false if there is none.
-    fn make_room(&self, mut unpinned: Unpinned<'_>, effort: &mut Effort) -> bool {
+    /// Waits for frames that wait for their epoch, and has arenas give back theirs, unless that was
+    /// done too often; whether there are some now.
+    fn collect_frames(&self, mut unpinned: Unpinned<'_>, effort: &mut Effort) -> bool {
         // (If memory was never short, a planned failure is the reason.)
         if effort.epochs < MOST_TRIES && self.memory.was_short() {
             effort.epochs += 1;
@@ -241,6 +276,14 @@ impl<P: Platform> PageCache<'_, P> {
                 self.memory.wait_for_frames(unpinned);
                 return true;
             }
+        }
+        false
+    }
+
+    /// Makes room in some way that has not been tried too often; false if there is none.
+    fn make_room(&self, mut unpinned: Unpinned<'_>, effort: &mut Effort) -> bool {
+        if self.collect_frames(unpinned.reborrow(), effort) {
+            return true;
         }
         if effort.nodes < MOST_TRIES {
             effort.nodes += 1;

@@ -94,7 +94,7 @@ impl<P: Platform> PageCache<'_, P> {
                 let Some(slot) = self.objects.slot_at(&pin, self.objects.get(handle), index) else {
                     return Ok(());
                 };
-                self.load_shared(&pin, (handle, index), slot, GroupId::ROOT)?
+                self.load_shared(&pin, (handle, index), slot, GroupId::ROOT.into())?
             };
             match loading {
                 Loading::Here(frame) => self.memory.put(&self.pin_by(&unpinned), frame),

@@ -70,7 +70,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return false;
         };
         let rescue = match lack {
-            Lack::Memory => platform.out_of_memory(self.choose_victim()),
+            Lack::Memory | Lack::OnNodes(_) => platform.out_of_memory(self.choose_victim()),
             Lack::OfGroup(group) => {
                 platform.group_out_of_memory(group, self.choose_victim_of(group))
             }

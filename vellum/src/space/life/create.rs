@@ -61,6 +61,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.heap_end.store(0, Ordering::Relaxed);
         space.begin_rules(Rules::NONE);
         space.has_stack.store(0, Ordering::Relaxed);
+        space.policy.store(0, Ordering::Relaxed);
         space.has_promoted.store(0, Ordering::Relaxed);
         space.limits.set(crate::space::Limits::default());
         space.layout.set(&Layout::fixed::<F>());

@@ -41,16 +41,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     pub(crate) fn exec(&self, old: SpaceId) -> Result<SpaceId, MapError> {
         let mut unpinned = self.memory.unless_pinned().ok_or(MapError::Pinned)?;
         // As it was when the call began, whatever becomes of the space meanwhile.
-        let (limits, rules) = {
+        let (limits, rules, policy) = {
             let _pin = self.pin_by(&unpinned);
             let space = self.find_space(old).ok_or(MapError::NoSpace)?;
-            (space.limits.get(), space.rules().inherited())
+            (
+                space.limits.get(),
+                space.rules().inherited(),
+                space.policy(),
+            )
         };
         let new = self.with_room(unpinned.reborrow(), |_| self.create_space_once())?;
         // Nobody else can end it.
         let _ = self.limit_space(unpinned.reborrow(), new, limits);
         if let Some(space) = self.find_space(new) {
             space.begin_rules(rules);
+            space.set_policy(policy);
         }
         let group = self.group_of(old).unwrap_or(GroupId::ROOT);
         if group != GroupId::ROOT {

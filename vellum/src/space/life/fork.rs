@@ -109,6 +109,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         child.layout.set(&parent.layout.get());
         child.begin_rules(parent.rules().inherited());
         self.inherit_group(pin, parent.get(), *child);
+        child.inherit_policies(parent.get());
         let inherited = self.inherited_commit(parent);
         let counts = &child.account.counts;
         let charged = self.commit_pages(parent, counts, inherited);
@@ -232,7 +233,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
         let view = RegionView { traits, ..*view };
         let tagged = Tagged {
             view,
-            tag: original.tag(),
+            ..original.tagged()
         };
         vm.link_region(
             pin,
@@ -447,7 +448,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Copying<'_, P, F, R> {
         let Fork { vm, pin, child, .. } = *self.fork;
         let page = target.page(index);
         let request = Request::page(Site::ForkCopy);
-        let new = vm.memory.alloc_page(pin, request, child.group())?;
+        let at = (*child, self.region, page);
+        let new = vm.alloc_private(pin, request, at)?;
         vm.memory.copy(pin, old, new);
         vm.own_privately(vm.memory.frame(new), child.handle(), page);
         let run = Run::single(new, target.pte(index), page);

@@ -94,14 +94,6 @@ pub struct GroupStats {
     pub commit_limit: u64,
 }
 
-impl<R: ReverseMap> SpaceRecord<R> {
-    /// The group that what the space touches is charged to.
-    #[inline]
-    pub(in crate::space) fn group(&self) -> GroupId {
-        GroupId::from_bits(self.group.load(Ordering::Relaxed))
-    }
-}
-
 impl<P: Platform> PageCache<'_, P> {
     /// [`Vm::create_group`](crate::Vm::create_group).
     pub(crate) fn new_group(&self, limit: u64) -> Result<GroupId, GroupError> {
@@ -271,8 +263,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             let joined = groups.join(id);
             if joined {
                 self.uncharge_regions(pin, *space);
-                let old = space.group.swap(id.to_bits(), Ordering::AcqRel);
-                let old = GroupId::from_bits(old);
+                let old = space.set_group(id);
                 self.move_commit(*space, old, id);
                 self.memory.charge_root(pin, space.root(), id);
                 groups.leave(old);
@@ -299,14 +290,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             && id != GroupId::ROOT
             && groups.join(id)
         {
-            to.get().group.store(id.to_bits(), Ordering::Release);
+            to.get().set_group(id);
             self.memory.charge_root(pin, to.root(), id);
         }
     }
 
     /// A space has ended.
     pub(super) fn leave_group(&self, space: &SpaceRecord<R>) {
-        let id = GroupId::from_bits(space.group.swap(0, Ordering::AcqRel));
+        let id = space.group();
+        space.group.store(0, Ordering::Release);
         if let Some(groups) = self.memory.groups() {
             groups.leave(id);
         }

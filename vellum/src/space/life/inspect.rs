@@ -122,6 +122,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         "a region belongs to another space than the one it is in",
                     ));
                 }
+                let has_policy = !region.policy().is_none();
+                if has_policy && !space.payer().is_unplaced() {
+                    return Err(failure(
+                        "a region has a policy of which its space does not know",
+                    ));
+                }
+                if !self.memory.may_have(region.policy()) {
+                    return Err(failure("a region has a policy that there is not"));
+                }
                 if !region.gate.is_open() {
                     return Err(failure("the gate of a region was left closed"));
                 }

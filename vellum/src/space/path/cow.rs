@@ -30,10 +30,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let request = if from_zero { request.zeroed() } else { request };
         let taken = match from_zero && self.superpages() == Superpages::Reserve {
             true => self.take_zeroed(fault)?,
-            false => {
-                let payer = fault.space.group();
-                TakenFrame::alone(self.memory.alloc_page(fault.pin, request, payer)?)
-            }
+            false => TakenFrame::alone(fault.alloc_page(request)?),
         };
         let new = taken.frame;
         let env = self.env(fault.pin);

@@ -311,7 +311,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         fault: &Fault<'_, P, F, R>,
     ) -> Result<FaultStep, FaultError> {
         let request = Request::page(Site::AnonymousPage).zeroed();
-        let frame = (self.memory).alloc_page(fault.pin, request, fault.space.group())?;
+        let frame = fault.alloc_page(request)?;
         let step = self.install_private(fault, frame, |table| table.load(fault.index()) == 0);
         self.finish_private(fault, frame, step, Resolved::Mapped)
             .inspect(|step| {

@@ -28,8 +28,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         if index >= self.objects.get(view.object).pages() {
             return self.past_end(fault).map(Err);
         }
-        let (page, payer) = ((view.object, index), fault.space.group());
-        let page = self.objects.page(&self.memory, fault.pin, page, payer)?;
+        let place = (view.object, index);
+        let page =
+            fault.for_object(|payer| (self.objects).page(&self.memory, fault.pin, place, payer))?;
         Ok(match page {
             #[cfg(feature = "published")]
             CachedPage::Ready(frame) if self.goes_by_page() => self.lock_and_unlock(fault, frame),
@@ -44,7 +45,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }),
             CachedPage::Locked(frame) => Err(FaultStep::Wait(frame)),
             CachedPage::Swapped(slot) => {
-                match self.load_shared(fault.pin, (view.object, index), slot, payer)? {
+                let loading =
+                    fault.for_object(|payer| self.load_shared(fault.pin, place, slot, payer))?;
+                match loading {
                     Loading::Here(frame) => Ok(frame),
                     Loading::Wait(frame) => Err(FaultStep::Wait(frame)),
                     Loading::Read(lock) => Err(FaultStep::SwapIn(lock)),
@@ -327,7 +330,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             });
         };
         let request = Request::page(Site::CopyOnWrite);
-        let copy = (self.memory).alloc_page(fault.pin, request, fault.space.group())?;
+        let copy = fault.alloc_page(request)?;
         self.memory.copy(fault.pin, cached, copy);
         let installed = self.install_private(fault, copy, |table| {
             // A truncation meanwhile may be over, and the file longer again.

@@ -21,7 +21,7 @@
 
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::design::Folio;
-use crate::frame::{MAX_ORDER, OutOfMemory, Request, Site};
+use crate::frame::{MAX_ORDER, OutOfMemory, Payer, Request, Site};
 use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::{ReverseMap, Run};
@@ -72,11 +72,17 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             return None;
         }
         let events = &fault.cpu.events;
-        let block = (1..=most).rev().find_map(|order| {
-            let request = Request::page(Site::Folio).order(order).zeroed();
-            let payer = fault.space.group();
-            let first = (self.memory).alloc_pages_to_spare(fault.pin, request, payer)?;
-            Some((first, order))
+        let by = |payer: Payer| {
+            (1..=most).rev().find_map(|order| {
+                let request = Request::page(Site::Folio).order(order).zeroed();
+                let first = (self.memory).alloc_pages_to_spare(fault.pin, request, payer)?;
+                Some((first, order))
+            })
+        };
+        let payer = fault.space.payer();
+        let block = by(payer).or_else(|| match P::PARTS.nodes && payer.is_unplaced() {
+            true => by(fault.private_payer()),
+            false => None,
         });
         let Some((first, order)) = block else {
             events.folio_failures.bump();

@@ -237,7 +237,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<FaultStep, FaultError> {
         let pin = fault.pin;
         let request = Request::page(Site::Supplied);
-        let frame = (self.memory).alloc_page(pin, request, fault.space.group())?;
+        let frame = fault.alloc_page(request)?;
         PageBytes::new(&self.memory, pin, frame).write(0, bytes);
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
@@ -290,8 +290,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (pin, view) = (fault.pin, fault.view());
         let (handle, index) = (view.object, view.index_of(fault.page));
         let mut frames = [Pfn::NONE];
-        let new = (NewPages::ToFill, fault.space.group());
-        (self.objects).alloc_run(&self.memory, pin, (handle, index), new, &mut frames)?;
+        fault.for_object(|payer| {
+            let (place, new) = ((handle, index), (NewPages::ToFill, payer));
+            (self.objects).alloc_run(&self.memory, pin, place, new, &mut frames)
+        })?;
         let [frame] = frames;
         let page = PageBytes::new(&self.memory, pin, frame);
         match bytes {

@@ -8,9 +8,9 @@
 use core::ops::Range;
 
 use crate::addr::Pfn;
-use crate::frame::{Kind, NoPage, PageFlags, Request, Site};
+use crate::frame::{Kind, NoPage, PageFlags, Payer, Request, Site};
 use crate::object::{Inserted, PageLock};
-use crate::platform::{GroupId, IoError, Platform};
+use crate::platform::{IoError, Platform};
 use crate::rmap::{ReverseMap, Run};
 use crate::space::state::account::Resident;
 use crate::space::state::common::Common;
@@ -41,9 +41,11 @@ impl<P: Platform> Common<P> {
         pin: &Pin<'_>,
         swap: &Swap,
         (slot, is_wanted): (u64, bool),
-        payer: GroupId,
+        payer: Payer,
+        index: impl FnOnce() -> u64,
     ) -> Result<Option<PageLock>, NoPage> {
-        let page = (self.memory).alloc_page(pin, Request::page(Site::SwapIn), payer)?;
+        let request = Request::page(Site::SwapIn);
+        let page = (self.memory).alloc_page(pin, request, payer, index)?;
         let frame = self.memory.frame(page);
         frame.set_kind_with(Kind::Anonymous, PageFlags::LOCKED);
         // Until the page is mapped, its index is the slot's number.
@@ -141,7 +143,7 @@ impl<P: Platform> Common<P> {
         }
         let begin = |place: usize| {
             let slot = group.start + place as u64;
-            let begun = self.begin_swap_in(&pin, swap, (slot, false), payer);
+            let begun = self.begin_swap_in(&pin, swap, (slot, false), payer.into(), || 0);
             begun.ok().flatten()
         };
         let count = (group.end - group.start) as usize;
@@ -205,9 +207,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             InSwap::Stored => {
                 let begun = {
                     let wanted = (swapped.slot, true);
-                    self.begin_swap_in(fault.pin, swap, wanted, fault.space.group())?
+                    fault.for_private(|payer| {
+                        let index = || fault.index_of_page();
+                        self.begin_swap_in(fault.pin, swap, wanted, payer, index)
+                    })?
                 };
-                let step = match fault.view().traits.has(Traits::RANDOM) {
+                // Those around it would not be placed by the policy.
+                let is_alone = P::PARTS.nodes && fault.space.payer().is_unplaced();
+                let step = match is_alone || fault.view().traits.has(Traits::RANDOM) {
                     true => FaultStep::SwapInAlone,
                     false => FaultStep::SwapIn,
                 };
@@ -225,8 +232,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let env = self.env(fault.pin);
         let named = (cached.slot, cached.page);
         if (cached.swap).must_copy(&self.memory, fault.pin, named) {
-            let (request, payer) = (Request::page(Site::SwapIn), fault.space.group());
-            cached.copy = Some((self.memory).alloc_page(fault.pin, request, payer)?);
+            cached.copy = Some(fault.alloc_page(Request::page(Site::SwapIn))?);
         }
         let mut ctx = R::Ctx::default();
         let prepared = self.prepare_private(fault, &mut ctx);

@@ -11,9 +11,9 @@
 //! place of its slot in the object.
 
 use crate::addr::Pfn;
-use crate::frame::NoPage;
+use crate::frame::{NoPage, Payer};
 use crate::object::{Inserted, PageLock};
-use crate::platform::{GroupId, Platform};
+use crate::platform::Platform;
 use crate::space::state::common::Common;
 use crate::swap::{FromSwap, InSwap, Swap};
 use crate::sync::Pin;
@@ -39,7 +39,7 @@ impl<P: Platform> Common<P> {
         pin: &Pin<'_>,
         (handle, index): (u32, u64),
         short: u32,
-        payer: GroupId,
+        payer: Payer,
     ) -> Result<Loading, NoPage> {
         let Some(swap) = self.swap() else {
             debug_assert!(false, "an object names a slot, and there are none");
@@ -64,10 +64,11 @@ impl<P: Platform> Common<P> {
                     Loading::Again
                 }
             }
-            InSwap::Stored => match self.begin_swap_in(pin, swap, (slot, true), payer)? {
-                Some(lock) => Loading::Read(lock),
-                None => Loading::Again,
-            },
+            InSwap::Stored => {
+                let payer = self.objects.get(handle).payer_for(payer);
+                let begun = self.begin_swap_in(pin, swap, (slot, true), payer, || index)?;
+                begun.map_or(Loading::Again, Loading::Read)
+            }
         })
     }
 

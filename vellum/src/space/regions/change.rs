@@ -80,6 +80,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let counts = self.counts_at(space, view.range.start);
         counts.count_pages((prot, traits), pages);
         region.set_word(prot, traits);
+        if let Some(policy) = word.policy {
+            region.set_policy(policy);
+        }
         counts.count_pages((view.prot, view.traits), pages.wrapping_neg());
         prot
     }
@@ -206,7 +209,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Whether `tail` continues what `head` shows, in every respect.
     pub(super) fn continues(head: &Tagged, tail: &Tagged) -> bool {
-        let is_tagged_alike = head.tag == tail.tag;
+        let is_tagged_alike = (head.tag, head.policy) == (tail.tag, tail.policy);
         let (head, tail) = (&head.view, &tail.view);
         let kind = |view: &RegionView| (view.prot, view.object, view.traits.without(Traits::GROWN));
         head.range.end == tail.range.start

@@ -254,6 +254,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 && is_inside
             {
                 (view.prot, view.traits) = word.of(view);
+                tagged.policy = word.policy.unwrap_or(tagged.policy);
             }
             // Not one that is being unmapped.
             let stays = view.range.contains(page) && region.gate.is_open();

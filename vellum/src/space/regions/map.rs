@@ -4,7 +4,7 @@ use super::limits::Change;
 use super::map_request::{MapRequest, Placement, Source};
 use super::unmap::{DeadObjects, Unmapping};
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::Commit;
+use crate::frame::{Commit, PolicyWord};
 use crate::object::{INDEX_END, Object, ObjectKind, Seals};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -59,6 +59,8 @@ struct MapPlace<'a, R: ReverseMap> {
     spot: RegionSpot<'a, R>,
     /// Whether nothing is mapped there.
     is_free: bool,
+    /// The policy of nodes that it has of its own.
+    policy: PolicyWord,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -238,7 +240,21 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         object: (u32, u64),
         dead: &mut DeadObjects,
     ) -> Result<Vpn, MapError> {
+        let none = PolicyWord::NONE;
+        self.map_as(pin, space, (request, none), object, dead)
+    }
+
+    /// The same with a policy of nodes.
+    pub(super) fn map_as(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        (request, policy): (&MapRequest, PolicyWord),
+        object: (u32, u64),
+        dead: &mut DeadObjects,
+    ) -> Result<Vpn, MapError> {
         let place = self.place(space, request, Self::all_pages())?;
+        let place = MapPlace { policy, ..place };
         self.map_placed(pin, space, request, place, object, dead)
     }
 
@@ -401,11 +417,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             range,
             spot,
             is_free,
+            policy,
         } = place;
         let view = self.requested_view(request, range, object);
         let tagged = Tagged {
             view,
             tag: request.tag,
+            policy,
         };
         let may_cut = self.check_limits(space, range.start, &Change::Mapping(&tagged))?;
         if !is_free {
@@ -483,6 +501,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 range,
                 spot,
                 is_free,
+                policy: PolicyWord::NONE,
             }),
         }
     }
@@ -515,6 +534,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             range: PageRange::new(start, pages),
             spot,
             is_free: true,
+            policy: PolicyWord::NONE,
         })
     }
 

@@ -7,7 +7,7 @@ use crate::addr::{PageRange, Pfn, Prot, Vpn};
 use crate::design::Superpages;
 #[cfg(any(test, feature = "probe"))]
 use crate::frame::Kind;
-use crate::frame::PageFlags;
+use crate::frame::{NodePolicy, PageFlags};
 use crate::object::{ObjectId, ObjectKind};
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
@@ -33,6 +33,9 @@ pub struct MapEntry {
     pub object: Option<(ObjectId, ObjectKind, u64)>,
     /// The embedder's word ([`MapRequest::tag`](crate::space::MapRequest::tag)).
     pub tag: u64,
+    /// The policy of nodes that it has of its own
+    /// ([`Space::set_node_policy`](crate::space::Space::set_node_policy)).
+    pub node_policy: Option<NodePolicy>,
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
@@ -63,7 +66,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// A region as its space shows it to others.
     #[inline]
-    fn map_entry(&self, Tagged { view, tag }: &Tagged) -> MapEntry {
+    fn map_entry(&self, Tagged { view, tag, policy }: &Tagged) -> MapEntry {
         let object = (view.object != 0).then(|| {
             let object = self.objects.get(view.object);
             let id = ObjectId {
@@ -78,6 +81,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             traits: view.traits.without(Traits::GROWN),
             object,
             tag: *tag,
+            node_policy: policy.policy(),
         }
     }
 

@@ -242,7 +242,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         if handle.is_none() || !vm.region(handle).range().contains(self.range.start) {
             return Err(MapError::NotMapped);
         }
-        let Tagged { view, tag } = vm.region(handle).tagged();
+        let Tagged { view, tag, policy } = vm.region(handle).tagged();
         if !view.is_shared() || view.object == 0 || view.is_unmanaged() {
             return Err(MapError::WrongKind);
         }
@@ -267,7 +267,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         };
         let request = request.at(Placement::Fixed(target));
         vm.hold_for_copy(pin, view.object, handle);
-        let mapped = vm.map_locked(pin, space, &request, (view.object, index), dead);
+        let mapped = vm.map_as(pin, space, (&request, policy), (view.object, index), dead);
         if mapped.is_err() {
             let is_last = vm.objects.release(view.object);
             debug_assert!(!is_last, "object lost its last user while it is mapped");
@@ -555,7 +555,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
         gather: &mut Gather<'_, P>,
     ) {
         let (vm, pin, space, to) = (self.vm, self.pin, self.space, self.to);
-        let (handle, Tagged { view, tag }) = (region.handle(), region.tagged());
+        let (handle, tagged) = (region.handle(), region.tagged());
+        let view = tagged.view;
         debug_assert_eq!(view.range, self.kept);
         if to.pages() > self.kept.pages() {
             let grown = PageRange::new(self.kept.start, to.pages());
@@ -590,7 +591,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
             if view.object != 0 {
                 vm.hold_for_copy(pin, view.object, handle);
             }
-            let tagged = Tagged { view: left, tag };
+            let tagged = Tagged {
+                view: left,
+                ..tagged
+            };
             vm.link_region(pin, space, write, (spare, &tagged), None);
         }
         drop(write);

@@ -93,7 +93,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         page: Vpn,
     ) -> Result<(), NoPage> {
         let request = Request::page(Site::CopyOnWrite);
-        let new = self.memory.alloc_page(pin, request, space.group())?;
+        let new = self.alloc_private(pin, request, (*space, &region, page))?;
         let env = self.env(pin);
         let mut ctx = R::Ctx::default();
         let place = region.place(*space);

@@ -5,6 +5,7 @@
 //! to the space when it loads another one. A question adds up both.
 
 use crate::addr::{Prot, Vpn};
+use crate::frame::NodePolicy;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -110,6 +111,9 @@ pub struct SpaceStats {
     pub table_bytes: u64,
     /// Tasks that use the space.
     pub users: u32,
+    /// On which nodes pages come to lie that no other policy is about, if it was said
+    /// ([`Space::set_node_policy`](crate::space::Space::set_node_policy)).
+    pub node_policy: Option<NodePolicy>,
 }
 
 /// Which count an entry belongs to.
@@ -307,6 +311,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             regions: regions.regions.get() as u32,
             table_bytes: count(Resident::Table) << F::FRAME_SHIFT,
             users: space.users(),
+            node_policy: space.policy().policy(),
         })
     }
 

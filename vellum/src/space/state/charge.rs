@@ -2,6 +2,7 @@
 
 use super::common::{Common, PageCache};
 use crate::addr::Pfn;
+use crate::frame::Payer;
 use crate::platform::{GroupId, Platform};
 use crate::sync::Pin;
 
@@ -9,11 +10,20 @@ impl<P: Platform> PageCache<'_, P> {
     /// Who is charged for what a call brings in that names no space: the group of the space
     /// that the CPU has loaded.
     #[inline]
-    pub(in crate::space) fn payer(&self, pin: &Pin<'_>) -> GroupId {
+    pub(in crate::space) fn paying_group(&self, pin: &Pin<'_>) -> GroupId {
         match self.memory.groups() {
             Some(groups) if groups.are_in_use() => self.mappings.group_loaded(pin),
             _ => GroupId::ROOT,
         }
+    }
+}
+
+impl<P: Platform> PageCache<'_, P> {
+    /// The same, without a policy of nodes: what is read and written by bytes has its object's, or
+    /// none.
+    #[inline]
+    pub(in crate::space) fn payer(&self, pin: &Pin<'_>) -> Payer {
+        self.paying_group(pin).into()
     }
 }
 

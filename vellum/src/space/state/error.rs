@@ -70,7 +70,7 @@ impl From<OutOfMemory> for FaultError {
 impl From<NoPage> for FaultError {
     fn from(error: NoPage) -> Self {
         match error {
-            NoPage::OutOfMemory => FaultError::OutOfMemory,
+            NoPage::OutOfMemory | NoPage::Unplaced => FaultError::OutOfMemory,
             NoPage::GroupLimit(group) => FaultError::GroupLimit(group),
         }
     }
@@ -85,7 +85,7 @@ impl From<IoError> for FaultError {
 impl From<CacheError> for FaultError {
     fn from(error: CacheError) -> Self {
         match error {
-            CacheError::OutOfMemory => FaultError::OutOfMemory,
+            CacheError::OutOfMemory | CacheError::Unplaced => FaultError::OutOfMemory,
             CacheError::Full => FaultError::Full,
             CacheError::GroupLimit(group) => FaultError::GroupLimit(group),
         }
@@ -123,6 +123,8 @@ pub enum FileError {
     Busy,
     /// It exists for shared memory and files in memory only, or is none that exists (`EINVAL`).
     WrongKind,
+    /// [`MapError::BadNodes`].
+    BadNodes,
     /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
     Pinned,
 }
@@ -144,6 +146,7 @@ impl fmt::Display for FileError {
             FileError::Sealed => "a seal forbids it",
             FileError::Busy => "it is mapped for stores, or pinned",
             FileError::WrongKind => "such an object cannot have what was asked for",
+            FileError::BadNodes => "the policy names no node, or one that there is not",
             FileError::Pinned => "the caller's CPU is pinned",
         })
     }
@@ -160,7 +163,7 @@ impl From<OutOfMemory> for FileError {
 impl From<NoPage> for FileError {
     fn from(error: NoPage) -> Self {
         match error {
-            NoPage::OutOfMemory => FileError::OutOfMemory,
+            NoPage::OutOfMemory | NoPage::Unplaced => FileError::OutOfMemory,
             NoPage::GroupLimit(group) => FileError::GroupLimit(group),
         }
     }
@@ -175,7 +178,7 @@ impl From<IoError> for FileError {
 impl From<CacheError> for FileError {
     fn from(error: CacheError) -> Self {
         match error {
-            CacheError::OutOfMemory => FileError::OutOfMemory,
+            CacheError::OutOfMemory | CacheError::Unplaced => FileError::OutOfMemory,
             CacheError::Full => FileError::Full,
             CacheError::GroupLimit(group) => FileError::GroupLimit(group),
         }
@@ -237,6 +240,9 @@ pub enum MapError {
     /// A frame that was named to be mapped is one that the manager manages, or no frame
     /// (`EINVAL`).
     Managed,
+    /// A policy of nodes names none, or one that there is not
+    /// ([`NodePolicy`](crate::frame::NodePolicy)) (`EINVAL`).
+    BadNodes,
     /// The caller has pinned its CPU ([`Vm::pin`](crate::Vm::pin)), and the call may sleep.
     Pinned,
     /// The space that would end is loaded on a CPU
@@ -278,6 +284,7 @@ impl fmt::Display for MapError {
             MapError::Rights => "the mapping may not get these rights",
             MapError::WrongKind => "such memory cannot have what was asked for",
             MapError::Managed => "a frame that was named is the manager's, or none",
+            MapError::BadNodes => "the policy names no node, or one that there is not",
             MapError::Pinned => "the caller's CPU is pinned",
             MapError::Loaded => "the address space is loaded",
             MapError::OutOfMemory => "out of memory",
@@ -327,6 +334,7 @@ impl From<FileError> for MapError {
             FileError::Pinned => MapError::Pinned,
             FileError::Sealed => MapError::Sealed,
             FileError::WrongKind => MapError::WrongKind,
+            FileError::BadNodes => MapError::BadNodes,
             FileError::Io
             | FileError::Busy
             | FileError::NoMount
@@ -345,7 +353,7 @@ impl From<OutOfMemory> for MapError {
 impl From<NoPage> for MapError {
     fn from(error: NoPage) -> Self {
         match error {
-            NoPage::OutOfMemory => MapError::OutOfMemory,
+            NoPage::OutOfMemory | NoPage::Unplaced => MapError::OutOfMemory,
             NoPage::GroupLimit(group) => MapError::GroupLimit(group),
         }
     }

@@ -7,7 +7,7 @@
 
 use super::spaces::Live;
 use crate::addr::{Access, PageRange, Prot, Vpn};
-use crate::frame::Site;
+use crate::frame::{PolicyWord, Site};
 use crate::object::{Interval, MappedBy};
 use crate::rmap::{Place, RegionRef, ReverseMap};
 use crate::slab::{Handle, Item};
@@ -234,6 +234,8 @@ pub(in crate::space) fn is_data(prot: Prot, traits: Traits) -> bool {
 pub(in crate::space) struct Tagged {
     pub(in crate::space) view: RegionView,
     pub(in crate::space) tag: u64,
+    /// The policy of nodes, if it has one of its own.
+    pub(in crate::space) policy: PolicyWord,
 }
 
 /// Another word for regions: rights and traits.
@@ -247,6 +249,8 @@ pub(in crate::space) struct NewWord {
     pub(in crate::space) with: Traits,
     /// Whether what can be written then is charged.
     pub(in crate::space) commits: bool,
+    /// The policy of nodes, if it changes.
+    pub(in crate::space) policy: Option<PolicyWord>,
 }
 
 impl NewWord {
@@ -267,6 +271,7 @@ impl NewWord {
             without,
             with,
             commits: false,
+            policy: None,
         }
     }
 
@@ -314,6 +319,8 @@ pub struct Region<R: ReverseMap> {
     interval: Interval,
     /// Faults do not look at it.
     tag: AtomicU64,
+    /// Faults look at it in a space that has policies.
+    policy: AtomicU64,
 }
 
 impl<R: ReverseMap> Item for Region<R> {
@@ -336,6 +343,7 @@ impl<R: ReverseMap> Item for Region<R> {
             rmap: R::Region::default(),
             interval: Interval::default(),
             tag: AtomicU64::new(0),
+            policy: AtomicU64::new(0),
         }
     }
 
@@ -363,14 +371,20 @@ impl<R: ReverseMap> Region<R> {
     pub(in crate::space) fn tagged(&self) -> Tagged {
         Tagged {
             view: self.view(),
-            tag: self.tag(),
+            tag: self.tag.load(Ordering::Relaxed),
+            policy: self.policy(),
         }
     }
 
-    /// The embedder's word.
+    /// The policy of nodes, if it has one of its own. Exact while its gate is held or entered.
     #[inline]
-    pub(in crate::space) fn tag(&self) -> u64 {
-        self.tag.load(Ordering::Relaxed)
+    pub(in crate::space) fn policy(&self) -> PolicyWord {
+        PolicyWord::from_bits(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// Sets that. No fault is inside.
+    pub(in crate::space) fn set_policy(&self, policy: PolicyWord) {
+        self.policy.store(policy.bits(), Ordering::Relaxed);
     }
 
     /// Rights of its pages.
@@ -475,8 +489,9 @@ impl<R: ReverseMap> Region<R> {
     }
 
     /// Sets everything of a region that is in no tree.
-    pub(in crate::space) fn set(&self, space: u32, view: &RegionView, tag: u64) {
-        self.tag.store(tag, Ordering::Relaxed);
+    pub(in crate::space) fn set(&self, space: u32, Tagged { view, tag, policy }: &Tagged) {
+        self.tag.store(*tag, Ordering::Relaxed);
+        self.set_policy(*policy);
         self.space.store(space, Ordering::Relaxed);
         self.object.store(view.object, Ordering::Relaxed);
         self.set_range(view.range, view.offset);

@@ -4,6 +4,7 @@
 use super::common::PageCache;
 use super::error::{FaultError, FileError, MapError};
 use super::manager::Vm;
+use crate::frame::NodeSet;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::sync::Unpinned;
@@ -16,6 +17,8 @@ pub(in crate::space) enum Lack {
     Memory,
     /// Pages of what a group may have.
     OfGroup(GroupId),
+    /// Frames of the nodes that the call may use.
+    OnNodes(NodeSet),
 }
 
 /// An error of a call that may be for want of memory.

@@ -7,8 +7,8 @@ use super::account::{Account, LimitWords};
 use super::layout::LayoutWords;
 use super::tract::Waits;
 use crate::addr::Pfn;
-use crate::frame::Site;
-use crate::platform::SpaceTag;
+use crate::frame::{Payer, PolicyWord, Site};
+use crate::platform::{GroupId, SpaceTag};
 use crate::rmap::ReverseMap;
 use crate::slab::Item;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -61,7 +61,7 @@ pub struct SpaceRecord<R: ReverseMap> {
     pub(in crate::space) seq: SeqCount,
     /// Tasks that use the space. 0: vacant or ending.
     pub(in crate::space) users: AtomicU32,
-    /// The name of the space's group.
+    /// The name of the space's group, and [`Payer::BY_POLICY`].
     pub(in crate::space) group: AtomicU32,
     /// Root of the tree of regions.
     pub(in crate::space) tree: AtomicU64,
@@ -92,6 +92,8 @@ pub struct SpaceRecord<R: ReverseMap> {
     rules: AtomicU32,
     /// 1 if a region that grows down was ever mapped in the space.
     pub(in crate::space) has_stack: AtomicU32,
+    /// The policy of nodes of what has none of its own.
+    pub(in crate::space) policy: AtomicU64,
     link: AtomicU32,
     /// 1 if there may be large leaves that were made of single pages, whose records fork makes
     /// one (`promote.rs`).
@@ -173,6 +175,7 @@ impl<R: ReverseMap> Item for SpaceRecord<R> {
             unflushed: AtomicU32::new(0),
             rules: AtomicU32::new(0),
             has_stack: AtomicU32::new(0),
+            policy: AtomicU64::new(0),
             link: AtomicU32::new(0),
             has_promoted: AtomicU32::new(0),
             fault_lock: SleepLock::default(),
@@ -210,6 +213,51 @@ impl<R: ReverseMap> SpaceRecord<R> {
     /// The space begins with these.
     pub(in crate::space) fn begin_rules(&self, rules: Rules) {
         self.rules.store(rules.0, Ordering::Relaxed);
+    }
+
+    /// The group that what the space touches is charged to.
+    #[inline]
+    pub(in crate::space) fn group(&self) -> GroupId {
+        GroupId::from_bits(self.group.load(Ordering::Relaxed) & !Payer::BY_POLICY)
+    }
+
+    /// That group, and whether there are policies of nodes.
+    #[inline]
+    pub(in crate::space) fn payer(&self) -> Payer {
+        Payer::of_word(self.group.load(Ordering::Relaxed))
+    }
+
+    /// Sets the group; returns the one before. The caller has the space's lock.
+    pub(in crate::space) fn set_group(&self, id: GroupId) -> GroupId {
+        let policies = self.group.load(Ordering::Relaxed) & Payer::BY_POLICY;
+        let old = self.group.swap(policies | id.to_bits(), Ordering::AcqRel);
+        GroupId::from_bits(old & !Payer::BY_POLICY)
+    }
+
+    /// The policy of nodes of what has none of its own.
+    pub(in crate::space) fn policy(&self) -> PolicyWord {
+        PolicyWord::from_bits(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// Sets that.
+    pub(in crate::space) fn set_policy(&self, policy: PolicyWord) {
+        self.policy.store(policy.bits(), Ordering::Relaxed);
+        self.note_policies(policy);
+    }
+
+    /// A child begins with the policies of its parent.
+    pub(in crate::space) fn inherit_policies(&self, parent: &SpaceRecord<R>) {
+        let word = parent.group.load(Ordering::Relaxed);
+        self.policy.store(parent.policy().bits(), Ordering::Relaxed);
+        (self.group).fetch_or(word & Payer::BY_POLICY, Ordering::Release);
+    }
+
+    /// Notes that there is a policy in the space, if it is one. Faults ask from now on which.
+    #[inline]
+    pub(in crate::space) fn note_policies(&self, policy: PolicyWord) {
+        if !policy.is_none() {
+            self.group.fetch_or(Payer::BY_POLICY, Ordering::Release);
+        }
     }
 
     /// Whether there are tracts. Stays so for the holder of the lock, or of one of theirs.

@@ -204,11 +204,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         pin: &Pin<'_>,
         space: LockedSpace<'_, R>,
         _write: &SeqWrite<'_>,
-        (Spare { handle, room }, Tagged { view, tag }): (Spare<'_, R>, &Tagged),
+        (Spare { handle, room }, tagged): (Spare<'_, R>, &Tagged),
         original: Option<RegionHandle<R>>,
     ) {
         let region = self.region(handle);
-        region.set(space.handle(), view, *tag);
+        let view = &tagged.view;
+        region.set(space.handle(), tagged);
         if view.traits.has(Traits::GROWS_DOWN) {
             space.has_stack.store(1, Ordering::Relaxed);
         }
@@ -244,7 +245,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let (head, second) = (first.handle(), self.region(tail));
         let offset = first.view().offset;
         let apply = || {
-            second.set(space.handle(), rest, first.tag());
+            let tagged = Tagged {
+                view: *rest,
+                ..first.tagged()
+            };
+            second.set(space.handle(), &tagged);
             first.set_range(kept, offset);
             let tree = self.tree_at(space, kept.start);
             tree.resize(kept.start.0, kept.start.0, kept.end.0);

@@ -4,4 +4,5 @@
 pub(super) mod entry;
 pub(super) mod fault;
 pub(super) mod fill;
+pub(super) mod placed;
 pub(super) mod private;

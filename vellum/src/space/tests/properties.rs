@@ -11,6 +11,7 @@ mod files;
 mod guards;
 mod layouts;
 mod moves;
+mod nodes;
 mod random;
 mod shift;
 

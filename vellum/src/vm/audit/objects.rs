@@ -106,6 +106,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let object = self.objects.get(handle);
         let pin = self.pin();
         let radix = self.objects.radix(&pin, object);
+        if !self.memory.may_have(object.policy()) {
+            return wrong("a policy of nodes that there is not, of object", number);
+        }
         if object.writers.is_held() {
             return wrong("a range is held of object", number);
         }

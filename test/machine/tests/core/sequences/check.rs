@@ -166,6 +166,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 locked: entry.traits.has(Traits::LOCKED),
                 stays: entry.traits.has(Traits::NOT_FORKED),
                 folio: entry.traits.folio(),
+                policy: entry.node_policy,
                 object,
                 frames,
                 index,

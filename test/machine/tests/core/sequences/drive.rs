@@ -333,6 +333,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Brk { space, .. }
             | What::DontNeed { space, .. }
             | What::Inherit { space, .. }
+            | What::NodePolicy { space, .. }
             | What::Free { space, .. }
             | What::Cold { space, .. }
             | What::PageOut { space, .. }

@@ -1,7 +1,8 @@
 //! Operations on spaces, carried out on the core and on the model.
 
-use vellum::addr::{self, Pfn, Vpn};
-use vellum::platform::CpuId;
+use vellum::addr::{self, PageRange, Pfn, Vpn};
+use vellum::frame::NodePolicy;
+use vellum::platform::{CpuId, Machine as _, NodeId};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
     Advice, FaultError, MapRequest, PinError, Placement, RemapPlacement, Source, Traits,
@@ -18,6 +19,24 @@ use super::space::{Cell, Frames, Space};
 use crate::support;
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
+    /// One of the policies that no call fails for that has memory.
+    fn node_policy(&self, kind: u8) -> Option<NodePolicy> {
+        let count = self.vm.platform().nodes() as u16;
+        let nodes = (0..count).map(NodeId).collect();
+        let last = Some(NodeId(count - 1));
+        Some(match kind {
+            0 => return None,
+            1 => NodePolicy::Local,
+            2 => NodePolicy::Bind { nodes, home: last },
+            3 => NodePolicy::Prefer {
+                nodes: last.into_iter().collect(),
+                home: None,
+            },
+            4 => NodePolicy::Interleave(nodes),
+            _ => NodePolicy::WeightedInterleave(nodes),
+        })
+    }
+
     pub fn on_space(&mut self, cpu: CpuId, slot: u32, what: What) -> Check {
         let id = self.ids[&slot];
         self.remember(match what {
@@ -50,6 +69,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     locked: false,
                     stays: false,
                     folio: None,
+                    policy: None,
                     object: None,
                     frames: None,
                     index: 0,
@@ -76,6 +96,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     locked: false,
                     stays: false,
                     folio: None,
+                    policy: None,
                     object: Some(key),
                     frames: None,
                     index,
@@ -104,6 +125,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     locked: false,
                     stays: false,
                     folio: None,
+                    policy: None,
                     object: None,
                     frames: Some(frames),
                     index: 0,
@@ -216,6 +238,27 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     return self.short(Some(slot));
                 }
                 let wanted = self.space(slot).inherit(start, pages, forks);
+                same(answer, wanted.map_err(Some))?;
+            }
+            What::NodePolicy {
+                place, pages, kind, ..
+            } => {
+                let start = self.page(slot, place);
+                let policy = self.node_policy(kind);
+                let range = PageRange {
+                    start: Vpn(start),
+                    end: Vpn(start.saturating_add(pages)),
+                };
+                let range = (kind < 6).then_some(range);
+                let answer = self.vm.space(id).set_node_policy(range, policy);
+                let answer = map_answer(answer)?;
+                if answer == Err(None) {
+                    return self.short(Some(slot));
+                }
+                let wanted = match range {
+                    Some(_) => self.space(slot).place(start, pages, policy),
+                    None => Ok(()),
+                };
                 same(answer, wanted.map_err(Some))?;
             }
             What::Lock {

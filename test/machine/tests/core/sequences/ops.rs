@@ -124,6 +124,13 @@ pub enum What {
         pages: u64,
         forks: bool,
     },
+    /// On which nodes pages come to lie; without a range, those of the space.
+    NodePolicy {
+        space: u8,
+        place: Place,
+        pages: u64,
+        kind: u8,
+    },
     /// Locks a range, or unlocks it.
     Lock {
         space: u8,
@@ -437,6 +444,12 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
         43 | 44 => What::Brk {
             space,
             pages: rng.below(24),
+        },
+        45 if value & 1 == 0 => What::NodePolicy {
+            space,
+            place: place(rng, shape),
+            pages: length(rng, lengths),
+            kind: rng.below(7) as u8,
         },
         45 => What::Inherit {
             space,

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use vellum::frame::NodePolicy;
+
 use super::model::{Access, Content, EXECUTE, Key, LOWEST, READ, Refusal, STACK_GAP, WRITE};
 
 /// A page that belongs to one space; the number tells it from every other.
@@ -25,6 +27,8 @@ pub struct Cell {
     pub stays: bool,
     /// Log2 of the pages of the largest folio that was advised.
     pub folio: Option<u32>,
+    /// Where its pages come to lie.
+    pub policy: Option<NodePolicy>,
     pub object: Option<Key>,
     /// The frames of the device that it shows, if it does.
     pub frames: Option<Frames>,
@@ -175,6 +179,15 @@ impl Space {
         Ok(())
     }
 
+    pub fn place(
+        &mut self,
+        start: u64,
+        pages: u64,
+        policy: Option<NodePolicy>,
+    ) -> Result<(), Refusal> {
+        self.change(start, pages, |cell| cell.policy = policy)
+    }
+
     pub fn inherit(&mut self, start: u64, pages: u64, forks: bool) -> Result<(), Refusal> {
         self.change(start, pages, |cell| cell.stays = !forks)
     }
@@ -290,6 +303,7 @@ impl Space {
                 locked: false,
                 stays: false,
                 folio: None,
+                policy: None,
                 object: None,
                 frames: None,
                 index: old,

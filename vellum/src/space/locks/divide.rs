@@ -173,16 +173,14 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         ];
         let own = self.tree(pin, space);
         let tracts = self.tracts(space);
-        let low = self.make_tract(pin, space, own, halves[0])?;
-        let made = self
-            .make_tract(pin, space, own, halves[1])
-            .and_then(|high| {
-                let rooms = tracts.make_room(pin, &self.memory);
-                let rooms = rooms.and_then(|room| Ok([room, tracts.make_room(pin, &self.memory)?]));
-                rooms
-                    .map(|rooms| (high, rooms))
-                    .inspect_err(|_| self.free_tract(pin, high))
-            });
+        let low = self.make_tract(pin, own, halves[0])?;
+        let made = self.make_tract(pin, own, halves[1]).and_then(|high| {
+            let rooms = tracts.make_room(pin, &self.memory);
+            let rooms = rooms.and_then(|room| Ok([room, tracts.make_room(pin, &self.memory)?]));
+            rooms
+                .map(|rooms| (high, rooms))
+                .inspect_err(|_| self.free_tract(pin, high))
+        });
         let (high, rooms) = made.inspect_err(|_| self.free_tract(pin, low))?;
         let write = space.seq.write(pin);
         for (tract, room) in [low, high].into_iter().zip(rooms) {
@@ -190,11 +188,13 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             tracts.insert(pin, room, tract.handle(), range.start.0, range.end.0);
         }
         own.clear(pin);
-        drop(write);
         space.keeps_tables.store(1, Ordering::Relaxed);
         space.tract_count.store(2, Ordering::Relaxed);
         space.waits.reset();
         self.deal(space);
+        low.publish(space.handle());
+        high.publish(space.handle());
+        drop(write);
         Ok(())
     }
 
@@ -250,40 +250,40 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             },
         );
         let tree = self.tract_tree(pin, tract);
-        let new = self.make_tract(pin, space, tree, rest)?;
+        let new = self.make_tract(pin, tree, rest)?;
         let tracts = self.tracts(space);
         let room = tracts
             .make_room(pin, &self.memory)
             .inspect_err(|_| self.free_tract(pin, new))?;
         let write = space.seq.write(pin);
-        tracts.resize(range.start.0, kept.start.0, kept.end.0);
-        tracts.insert(pin, room, new.handle(), rest.start.0, rest.end.0);
-        tract.set_range(kept);
         for found in self.tract_tree(pin, new).walk(0) {
             tree.remove(pin, found.start);
         }
-        drop(write);
+        tracts.resize(range.start.0, kept.start.0, kept.end.0);
+        tracts.insert(pin, room, new.handle(), rest.start.0, rest.end.0);
+        tract.set_range(kept);
         space.tract_count.store(count + 1, Ordering::Relaxed);
         tract.guarded.waits.reset();
         tract.halve(new);
+        new.publish(space.handle());
+        drop(write);
         Ok(())
     }
 
     /// A tract of these pages with the regions of `from` that lie there, which stay in `from` as
-    /// well. Nobody finds it yet.
+    /// well. It is no space's yet.
     ///
     /// # Errors
     /// [`OutOfMemory`]; there is none.
     fn make_tract<'a>(
         &'a self,
         pin: &Pin<'_>,
-        space: Live<'a, R>,
         from: RegionTree<'a, R>,
         range: PageRange,
     ) -> Result<&'a Tract, OutOfMemory> {
         let handle = self.tracts.items.alloc(pin, &self.memory)?;
         let tract = self.tracts.items.get(handle);
-        tract.begin(handle, space.handle(), range);
+        tract.begin(handle, range);
         if let Err(error) = self.copy_tree(pin, from, self.tract_tree(pin, tract), range) {
             self.free_tract(pin, tract);
             return Err(error);

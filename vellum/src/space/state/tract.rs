@@ -170,11 +170,14 @@ impl Tract {
     /// right for the holder of its lock, and for who validates the space's count.
     #[inline]
     pub(in crate::space) fn covers(&self, space: u32, page: Vpn) -> bool {
-        self.space.load(Ordering::Relaxed) == space && self.range().contains(page)
+        // Who holds the lock may have waited for it since an earlier life of the tract, and sees by
+        // this all that made it one again.
+        self.space.load(Ordering::Acquire) == space && self.range().contains(page)
     }
 
-    /// A tract that nobody can find yet, of these pages.
-    pub(in crate::space) fn begin(&self, handle: Handle<Tract>, space: u32, range: PageRange) {
+    /// A tract of these pages that is no space's until [`Tract::publish`]. Its lock may be somebody's
+    /// who has waited for it since an earlier life of it, and is about to find out.
+    pub(in crate::space) fn begin(&self, handle: Handle<Tract>, range: PageRange) {
         self.handle.store(handle.raw(), Ordering::Relaxed);
         self.tree.store(0, Ordering::Relaxed);
         self.guarded.waits.reset();
@@ -186,7 +189,11 @@ impl Tract {
         };
         self.guarded.most.set(nothing);
         self.set_range(range);
-        self.space.store(space, Ordering::Relaxed);
+    }
+
+    /// From now on the tract is of the space with this handle, and of whoever has its lock.
+    pub(in crate::space) fn publish(&self, space: u32) {
+        self.space.store(space, Ordering::Release);
     }
 
     pub(in crate::space) fn below(&self) -> Handle<Tract> {

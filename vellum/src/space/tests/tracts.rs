@@ -5,6 +5,8 @@ use crate::frame::{FailAt, Site};
 #[cfg(feature = "published")]
 use crate::rmap::{AnonVma, AnonVmaChain, Pv};
 use crate::rmap::{Family, ReverseMap};
+use crate::slab::{Handle, Item};
+use crate::space::state::tract::Tract;
 
 /// A boundary.
 const CUT: u64 = 0x8000;
@@ -423,7 +425,8 @@ fn beside_each_other<R: ReverseMap>() {
                         let child = vm.fork(space).unwrap();
                         assert_eq!(vm.exit(child), Ok(true));
                     }
-                    2 => vm.unmap(space, Vpn(CUT - 500), 500).unwrap(),
+                    // Away from the ends of tracts, where the threads find room.
+                    2 => vm.unmap(space, Vpn(CUT - 1000), 500).unwrap(),
                     _ => vm.for_each_region(space, |_| ()).unwrap(),
                 }
             }
@@ -445,4 +448,20 @@ fn threads_in_tracts_do_not_disturb_each_other() {
         beside_each_other::<AnonVmaChain>();
         beside_each_other::<Pv>();
     }
+}
+
+/// Whoever has waited for the lock of a tract asks it by this whether it is still what was waited
+/// for; it may have ended meanwhile, and be in the middle of becoming another of the same space.
+#[test]
+fn a_tract_is_no_spaces_before_it_can_be_found() {
+    let tract = Tract::vacant();
+    let pages = PageRange::new(Vpn(CUT), 512);
+    tract.begin(Handle::from_raw(1), pages);
+    assert!(!tract.covers(7, Vpn(CUT)));
+    tract.publish(7);
+    assert!(tract.covers(7, Vpn(CUT)) && tract.covers(7, Vpn(CUT + 511)));
+    assert!(!tract.covers(7, Vpn(CUT + 512)) && !tract.covers(8, Vpn(CUT)));
+    tract.end();
+    tract.begin(Handle::from_raw(1), pages);
+    assert!(!tract.covers(7, Vpn(CUT)));
 }

@@ -17,6 +17,7 @@ explored! {
     each_cpu_changes_its_own_tract: 48 => apart;
     a_space_is_divided_beside_its_changes: 100 => divided;
     a_space_becomes_one_again_beside_its_changes: 100 => united;
+    who_waits_for_a_tract_that_ends_gets_no_other: 200 => reborn;
     regions_that_cross_a_boundary_come_and_go_beside_others: 48 => across;
     a_space_in_tracts_is_forked_as_it_was_at_one_time: 48 => forked;
     faults_find_their_regions_while_tracts_come_and_go: 100 => faulting;
@@ -101,6 +102,26 @@ fn united<R: ReverseMap>() {
         unite(&world, space);
     };
     world.run(&[&task, &task, &unites]);
+    world.finish(&[space], &[]);
+}
+
+/// Tracts end and begin so often that one is another by the time that who waited for its lock has it.
+fn reborn<R: ReverseMap>() {
+    let (world, space) = shared::<R>(3);
+    world.alone(|| divide(&world, space, PAGE + APART));
+    let task = |cpu| change(&world, space, cpu, 2);
+    let divides = |_| {
+        for round in 0..6 {
+            unite(&world, space);
+            // What has ended may begin again.
+            world.vm.relieve();
+            divide(&world, space, PAGE + APART);
+            if round % 2 == 0 {
+                divide(&world, space, PAGE + 2 * APART);
+            }
+        }
+    };
+    world.run(&[&task, &task, &divides]);
     world.finish(&[space], &[]);
 }
 

@@ -14,7 +14,7 @@ use vellum::table::Format;
 
 use super::drive::{Check, Driver, prot};
 use super::model::{Access, Content, DEVICE, Key};
-use super::space::{Cell, Clean, Frames, Run};
+use super::space::{Cell, Clean, Frames, Hooks, Run};
 
 /// Objects of more pages are read at both ends only. With reclaim, reading all of one that is
 /// far larger than memory goes on for hours.
@@ -165,6 +165,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 heap: entry.traits.has(Traits::HEAP),
                 locked: entry.traits.has(Traits::LOCKED),
                 stays: entry.traits.has(Traits::NOT_FORKED),
+                hooks: Hooks {
+                    missing: entry.traits.has(Traits::HOOK_MISSING),
+                    stores: entry.traits.has(Traits::HOOK_STORES),
+                },
                 folio: entry.traits.folio(),
                 policy: entry.node_policy,
                 object,
@@ -202,7 +206,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
     }
 
     /// Takes over entries that the core made beside those asked for.
-    fn adopt_clean(&mut self, slot: u32) -> Check {
+    pub fn adopt_clean(&mut self, slot: u32) -> Check {
         let leaves = self.leaves(slot)?;
         for page in leaves.pages() {
             let space = self.model.spaces.get_mut(&slot).expect("live");
@@ -270,7 +274,12 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 .map_err(|error| format!("page {page:#x}: {error}"))?;
         }
         let space = &self.model.spaces[&slot];
-        for page in space.clean.keys() {
+        let is_swapped = |page: &u64| space.private.contains_key(page);
+        for page in space
+            .clean
+            .keys()
+            .chain(space.watched.iter().filter(|page| !is_swapped(page)))
+        {
             if !leaves.contains(*page) {
                 return Err(format!("page {page:#x} is not resident, but should be"));
             }
@@ -376,6 +385,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             .get(&page)
             .ok_or("an entry outside of any region")?;
         let mut allowed = prot(cell.prot);
+        if space.watched.contains(&page) {
+            allowed = allowed.read_only();
+        }
         let content = if let Some(private) = space.private.get(&page) {
             private.content.clone()
         } else if let Some(frame) = cell.frame() {

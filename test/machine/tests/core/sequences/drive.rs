@@ -18,6 +18,7 @@ use vellum_machine::Machine;
 
 use super::failed::{Allows, Sight};
 use super::groups::Groups;
+use super::hooks::caught;
 use super::model::{Access, DEVICE, Key, Model, Refusal, STACK_GAP};
 use super::ops::{Aim, Op, Place, What};
 use super::shape::Shape;
@@ -83,7 +84,7 @@ pub struct Driver<F: Format, R: ReverseMap> {
 }
 
 /// An answer of the core in the model's words. `Err(None)`: out of memory.
-type Answer<T> = Result<T, Option<Refusal>>;
+pub type Answer<T> = Result<T, Option<Refusal>>;
 
 pub fn fault_answer<T>(result: Result<T, FaultError>) -> Result<Answer<T>, String> {
     Ok(match result {
@@ -93,6 +94,7 @@ pub fn fault_answer<T>(result: Result<T, FaultError>) -> Result<Answer<T>, Strin
         Err(FaultError::Protection) => Err(Some(Refusal::Protection)),
         Err(FaultError::PastEnd) => Err(Some(Refusal::PastEnd)),
         Err(FaultError::Unmanaged) => Err(Some(Refusal::Unmanaged)),
+        Err(FaultError::Hooked(kind)) => Err(Some(Refusal::Caught(caught(kind)?))),
         Err(other) => return Err(format!("unexpected refusal: {other}")),
     })
 }
@@ -343,6 +345,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Touch { space, .. }
             | What::Collapse { space, .. }
             | What::Sweep { space, .. }
+            | What::Hook { space, .. }
+            | What::Supply { space, .. }
+            | What::Watch { space, .. }
             | What::Pin { space, .. } => match nth(&self.ids, space) {
                 Some(slot) => self.on_space(cpu, slot, what),
                 None => Ok(()),

@@ -41,7 +41,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         let id = self.ids[&slot];
         self.remember(match what {
             What::Fork { .. } => Allows::WriteProtection,
-            What::Pin { .. } => Allows::FaultedIn,
+            What::Pin { .. } | What::Watch { .. } => Allows::FaultedIn,
+            What::Supply { .. } => Allows::Growth,
             _ => Allows::Nothing,
         })?;
         match what {
@@ -65,14 +66,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     prot,
                     shared,
                     grows: grows && !shared,
-                    heap: false,
-                    locked: false,
-                    stays: false,
-                    folio: None,
-                    policy: None,
-                    object: None,
-                    frames: None,
-                    index: 0,
+                    ..Cell::default()
                 };
                 return self.map(slot, aim, pages, cell);
             }
@@ -91,15 +85,9 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 let cell = Cell {
                     prot,
                     shared,
-                    grows: false,
-                    heap: false,
-                    locked: false,
-                    stays: false,
-                    folio: None,
-                    policy: None,
                     object: Some(key),
-                    frames: None,
                     index,
+                    ..Cell::default()
                 };
                 return self.map(slot, aim, pages, cell);
             }
@@ -120,15 +108,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 let cell = Cell {
                     prot,
                     shared,
-                    grows: false,
-                    heap: false,
-                    locked: false,
-                    stays: false,
-                    folio: None,
-                    policy: None,
-                    object: None,
                     frames: Some(frames),
-                    index: 0,
+                    ..Cell::default()
                 };
                 return self.map(slot, aim, pages, cell);
             }
@@ -186,6 +167,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Cold { place, pages, .. }
             | What::PageOut { place, pages, .. } => {
                 let start = self.page(slot, place);
+                if matches!(what, What::Free { .. }) && self.has_hooks(slot, start, pages) {
+                    // Whether a page that was freed is missing, the model cannot tell.
+                    return Ok(());
+                }
                 let advice = match what {
                     What::DontNeed { .. } => Advice::DontNeed,
                     What::Free { .. } => Advice::Free,
@@ -340,14 +325,25 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             } => {
                 let start = self.page(slot, place);
                 let pages = if self.tight { 1 } else { pages };
-                self.pin(slot, start, pages, writes)?;
+                // Whether one that is watched has to be copied for that, the model cannot tell.
+                let watched = &self.model.spaces[&slot].watched;
+                if watched
+                    .range(start..start.saturating_add(pages))
+                    .next()
+                    .is_none()
+                {
+                    self.pin(slot, start, pages, writes)?;
+                }
+            }
+            What::Hook { .. } | What::Supply { .. } | What::Watch { .. } => {
+                self.on_hooks(slot, what)?;
             }
             _ => {}
         }
         self.check_space(slot)
     }
 
-    fn space(&mut self, slot: u32) -> &mut Space {
+    pub fn space(&mut self, slot: u32) -> &mut Space {
         self.model.spaces.get_mut(&slot).expect("live")
     }
 

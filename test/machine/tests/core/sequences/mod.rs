@@ -7,6 +7,7 @@ mod drive_space;
 mod failed;
 mod failures;
 mod groups;
+mod hooks;
 mod many;
 mod model;
 mod ops;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::shape::Shape;
-use super::space::{Cell, Clean, Private, Space, Target};
+use super::space::{Cell, Clean, Hooks, Private, Space, Target};
 
 /// The lowest page that is handed out unasked, as the core documents it.
 pub const LOWEST: u64 = 16;
@@ -29,6 +29,13 @@ pub enum Access {
     Execute,
 }
 
+/// What a fault hook catches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caught {
+    Missing,
+    Store,
+}
+
 /// Why a call must fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -43,6 +50,9 @@ pub enum Refusal {
     WrongKind,
     Rights,
     Unmanaged,
+    Caught(Caught),
+    NotHooked,
+    Exists,
 }
 
 /// What a page holds: one word everywhere, but for the words written since.
@@ -210,6 +220,9 @@ impl Model {
         if !cell.allows(access) {
             return Err(Refusal::Protection);
         }
+        if let Some(caught) = space.caught(page, access) {
+            return Err(Refusal::Caught(caught));
+        }
         if space.private.contains_key(&page) {
             return Ok(());
         }
@@ -269,7 +282,7 @@ impl Model {
         Ok(())
     }
 
-    fn grow_stack(&mut self, id: u32, page: u64) -> Result<(), Refusal> {
+    pub fn grow_stack(&mut self, id: u32, page: u64) -> Result<(), Refusal> {
         let space = self.spaces.get_mut(&id).expect("space of the model");
         if space.cells.contains_key(&page) {
             return Ok(());
@@ -395,7 +408,7 @@ impl Model {
         space
             .cells
             .values_mut()
-            .for_each(|cell| cell.locked = false);
+            .for_each(|cell| (cell.locked, cell.hooks) = (false, Hooks::default()));
         space.stays.clear();
         let lost: Vec<u64> = (space.cells.iter())
             .filter_map(|(&page, cell)| cell.stays.then_some(page))
@@ -408,6 +421,7 @@ impl Model {
         (space.clean).retain(|page, entry| {
             *entry != Clean::Unmanaged || cells[page].frames.is_some_and(|frames| frames.at_once)
         });
+        space.watched.clear();
         for private in space.private.values_mut() {
             self.next_private += 1;
             private.number = self.next_private;
@@ -457,6 +471,7 @@ impl Model {
                 private,
                 clean,
                 stays,
+                watched,
                 ..
             } = space;
             let gone = |page: &u64| {
@@ -466,6 +481,7 @@ impl Model {
             private.retain(|page, _| entries || !gone(page));
             clean.retain(|page, _| !gone(page));
             stays.retain(|page| private.contains_key(page) || !gone(page));
+            watched.retain(|page| !gone(page));
         }
     }
 

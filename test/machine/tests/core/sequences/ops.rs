@@ -6,6 +6,7 @@
 
 use super::model::{Access, EXECUTE, READ, WRITE};
 use super::shape::Shape;
+use super::space::Hooks;
 use crate::support::Rng;
 
 /// A page: at a fixed place, the nth that the space maps, or the one that was
@@ -23,6 +24,17 @@ pub enum Aim {
     Hint(Place),
     Fixed(Place),
     FixedFree(Place),
+}
+
+/// What pages are supplied of.
+#[derive(Clone, Copy, Debug)]
+pub enum Supply {
+    /// Words of this value.
+    Words {
+        value: u64,
+        watched: bool,
+    },
+    Zeroes,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +183,27 @@ pub enum What {
         pages: u64,
         writes: bool,
     },
+    /// Gives a range fault hooks.
+    Hook {
+        space: u8,
+        place: Place,
+        pages: u64,
+        hooks: Hooks,
+    },
+    /// Supplies what a fault hook catches.
+    Supply {
+        space: u8,
+        place: Place,
+        pages: u64,
+        supply: Supply,
+    },
+    /// Has stores to a range be caught, or not any more.
+    Watch {
+        space: u8,
+        place: Place,
+        pages: u64,
+        watches: bool,
+    },
     Unpin {
         nth: u8,
     },
@@ -273,6 +306,8 @@ pub struct Lengths {
     pub swaps: bool,
     /// Whether folios are advised.
     pub folios: bool,
+    /// Whether ranges have fault hooks.
+    pub hooks: bool,
 }
 
 fn length(rng: &mut Rng, lengths: Lengths) -> u64 {
@@ -365,6 +400,42 @@ fn of_superpages(rng: &mut Rng, shape: Shape, (space, lengths): (u8, Lengths), v
     }
 }
 
+/// Gives a range fault hooks, or does something about what they catch.
+fn of_hooks(rng: &mut Rng, shape: Shape, (space, lengths): (u8, Lengths), value: u64) -> What {
+    let place = place(rng, shape);
+    let pages = length(rng, lengths);
+    match rng.below(8) {
+        0 | 1 => What::Hook {
+            space,
+            place,
+            pages,
+            hooks: Hooks {
+                missing: rng.one_in(2),
+                stores: !rng.one_in(3),
+            },
+        },
+        2..=4 => What::Watch {
+            space,
+            place,
+            // All of them are mapped, and compared from then on.
+            pages: pages.min(64),
+            watches: !rng.one_in(3),
+        },
+        _ => What::Supply {
+            space,
+            place,
+            pages: pages.min(5),
+            supply: match rng.one_in(3) {
+                true => Supply::Zeroes,
+                false => Supply::Words {
+                    value,
+                    watched: rng.one_in(2),
+                },
+            },
+        },
+    }
+}
+
 fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
     let space = rng.below(256) as u8;
     let object = rng.below(256) as u8;
@@ -383,6 +454,9 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             pages: length(rng, lengths),
             order: rng.one_in(4).then(|| rng.below(12) as u32),
         };
+    }
+    if lengths.hooks && rng.one_in(6) {
+        return of_hooks(rng, shape, (space, lengths), value);
     }
     if lengths.large && rng.one_in(3) {
         return of_superpages(rng, shape, (space, lengths), value);

@@ -281,6 +281,7 @@ impl Case {
             huge: large && design.contains(HUGE),
             swaps,
             folios: design.contains("folio=") && !design.contains("folio=off"),
+            hooks: seed % 8 == 5,
         };
         Case {
             design,

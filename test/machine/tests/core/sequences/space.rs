@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vellum::frame::NodePolicy;
 
-use super::model::{Access, Content, EXECUTE, Key, LOWEST, READ, Refusal, STACK_GAP, WRITE};
+use super::model::{
+    Access, Caught, Content, EXECUTE, Key, LOWEST, READ, Refusal, STACK_GAP, WRITE,
+};
 
 /// A page that belongs to one space; the number tells it from every other.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,7 +18,7 @@ pub struct Private {
 }
 
 /// What is mapped at one page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Cell {
     pub prot: u8,
     pub shared: bool,
@@ -25,6 +27,8 @@ pub struct Cell {
     pub locked: bool,
     /// Whether a child has nothing there.
     pub stays: bool,
+    /// What fault hooks catch.
+    pub hooks: Hooks,
     /// Log2 of the pages of the largest folio that was advised.
     pub folio: Option<u32>,
     /// Where its pages come to lie.
@@ -33,6 +37,19 @@ pub struct Cell {
     /// The frames of the device that it shows, if it does.
     pub frames: Option<Frames>,
     pub index: u64,
+}
+
+/// What fault hooks catch.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Hooks {
+    pub missing: bool,
+    pub stores: bool,
+}
+
+impl Hooks {
+    pub fn any(self) -> bool {
+        self.missing || self.stores
+    }
 }
 
 /// What a mapping of frames shows.
@@ -93,6 +110,8 @@ pub struct Space {
     pub cells: BTreeMap<u64, Cell>,
     pub private: BTreeMap<u64, Private>,
     pub clean: BTreeMap<u64, Clean>,
+    /// Pages whose stores a fault hook catches.
+    pub watched: BTreeSet<u64>,
     /// Pages that were seen in memory, in locked ranges: they stay there.
     pub stays: BTreeSet<u64>,
     pub heap: (u64, u64),
@@ -145,14 +164,15 @@ impl Space {
         self.private.retain(|page, _| !pages().contains(page));
         self.clean.retain(|page, _| !pages().contains(page));
         self.stays.retain(|page| !pages().contains(page));
+        self.watched.retain(|page| !pages().contains(page));
     }
 
     /// Notes which of the pages that the space maps, which `is_here` tells, stay in memory.
     /// Returns one that should have stayed.
     pub fn note_locked(&mut self, is_here: impl Fn(u64) -> bool) -> Option<u64> {
-        let has = |page: &u64| self.private.contains_key(page) || self.clean.contains_key(page);
         let locked = self.cells.iter().filter(|(_, cell)| cell.locked);
-        let locked: BTreeSet<u64> = locked.map(|(&page, _)| page).filter(has).collect();
+        let locked = locked.map(|(&page, _)| page);
+        let locked: BTreeSet<u64> = locked.filter(|page| self.has(*page)).collect();
         let (here, gone): (BTreeSet<u64>, BTreeSet<u64>) =
             locked.into_iter().partition(|page| is_here(*page));
         let lost = gone.intersection(&self.stays).next().copied();
@@ -213,6 +233,55 @@ impl Space {
             change(cell);
         }
         Ok(())
+    }
+
+    /// Whether there is a page, in memory or in swap, as far as the space's own entries say.
+    pub fn has(&self, page: u64) -> bool {
+        self.private.contains_key(&page) || self.clean.contains_key(&page)
+    }
+
+    /// What a fault hook catches of an access to a page that is mapped.
+    pub fn caught(&self, page: u64, access: Access) -> Option<Caught> {
+        let cell = &self.cells[&page];
+        if cell.hooks.missing && cell.object.is_none() && !self.has(page) {
+            return Some(Caught::Missing);
+        }
+        let is_watched = access == Access::Write && self.watched.contains(&page);
+        is_watched.then_some(Caught::Store)
+    }
+
+    /// Gives a range fault hooks.
+    pub fn register(
+        &mut self,
+        start: u64,
+        pages: u64,
+        hooks: Hooks,
+        is_memory: impl Fn(&Cell) -> bool,
+    ) -> Result<(), Refusal> {
+        self.change(start, pages, |_| ())?;
+        let mut cells = self.cells.range(start..start + pages);
+        if hooks.any() && !cells.all(|(_, cell)| is_memory(cell)) {
+            return Err(Refusal::WrongKind);
+        }
+        if !hooks.stores {
+            self.unwatch(start, pages);
+        }
+        self.change(start, pages, |cell| cell.hooks = hooks)
+    }
+
+    pub fn unwatch(&mut self, start: u64, pages: u64) {
+        let range = start..start + pages;
+        self.watched.retain(|page| !range.contains(page));
+    }
+
+    /// Whether stores are caught in a range.
+    pub fn may_watch(&self, start: u64, pages: u64) -> Result<(), Refusal> {
+        self.check_range(start, pages)?;
+        let mut cells = self.cells.range(start..start + pages);
+        match self.is_covered(start, pages) && cells.all(|(_, cell)| cell.hooks.stores) {
+            true => Ok(()),
+            false => Err(Refusal::NotHooked),
+        }
     }
 
     pub fn dont_need(&mut self, start: u64, pages: u64) {
@@ -297,16 +366,9 @@ impl Space {
             }
             let cell = Cell {
                 prot: READ | WRITE,
-                shared: false,
-                grows: false,
                 heap: true,
-                locked: false,
-                stays: false,
-                folio: None,
-                policy: None,
-                object: None,
-                frames: None,
                 index: old,
+                ..Cell::default()
             };
             self.fill(old, end - old, cell);
         } else {
@@ -405,6 +467,9 @@ impl Space {
             }
             if let Some(entry) = self.clean.remove(&(start + step)) {
                 self.clean.insert(target + step, entry);
+            }
+            if self.watched.remove(&(start + step)) {
+                self.watched.insert(target + step);
             }
         }
         self.unmap(start, pages);

@@ -1,7 +1,8 @@
 //! Scenarios that reach the core's allocations, with pages of one size.
 
 use super::super::model::{Access, READ, WRITE};
-use super::super::ops::{Aim, Place, What};
+use super::super::ops::{Aim, Place, Supply, What};
+use super::super::space::Hooks;
 
 pub const RW: u8 = READ | WRITE;
 
@@ -109,6 +110,15 @@ pub fn scenarios(far: u64) -> Vec<Scenario> {
         });
         before
     };
+    let hook = |at, pages| What::Hook {
+        space: 0,
+        place: place(at),
+        pages,
+        hooks: Hooks {
+            missing: true,
+            stores: true,
+        },
+    };
     let remap = |to, pages, new_pages| What::Remap {
         leaves: false,
         space: 0,
@@ -123,6 +133,24 @@ pub fn scenarios(far: u64) -> Vec<Scenario> {
         ("exec", wide.clone(), What::Exec { space: 0 }),
         ("the first object", vec![], FILE),
         ("a mapping", vec![Create], map(500, 9, RW, false)),
+        (
+            "a supplied page",
+            vec![Create, map(500, 9, RW, false), hook(500, 9)],
+            What::Supply {
+                space: 0,
+                place: place(505),
+                pages: 1,
+                supply: Supply::Words {
+                    value: 7,
+                    watched: true,
+                },
+            },
+        ),
+        (
+            "a hook in the middle",
+            vec![Create, map(500, 9, RW, false)],
+            hook(503, 3),
+        ),
         (
             "a mapping of shared memory",
             vec![Create],

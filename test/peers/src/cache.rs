@@ -40,7 +40,7 @@ impl Cache {
             let id = objects.create(&memory, &pin, file, KEYS << 12, 0)?;
             let handle = id.to_bits() as u32;
             for index in 0..KEYS {
-                let page = objects.page(&memory, &pin, (handle, index), GroupId::ROOT)?;
+                let page = objects.page(&memory, &pin, (handle, index), GroupId::ROOT.into())?;
                 if let CachedPage::Fill(lock) = page {
                     let page = lock.page();
                     objects.filled(&memory, &pin, lock);

@@ -34,6 +34,7 @@ with_each_design! {
     a_page_in_swap_moves_with_its_mapping => moved;
     rights_that_change_meanwhile_hold_when_the_page_comes_back => protected;
     pinned_pages_stay => pinned;
+    a_page_that_is_pinned_after_it_was_looked_at_stays => pinned_late;
     a_page_that_cannot_be_written_is_not_lost => write_fails;
     the_last_who_uses_a_page_that_cannot_be_written_needs_no_memory => unwritten;
     a_page_that_cannot_be_read_is_an_error_of_its_fault_alone => read_fails;
@@ -207,6 +208,30 @@ fn protected<R: ReverseMap>(design: &str) {
     assert!(!vm.translate(space, Vpn(AT + 1)).unwrap().1.can_write());
     let store = vm.fault(space, (AT + 1) << 12, Access::Write);
     assert_eq!(store, Err(FaultError::Protection));
+    finish(&vm, &[space]);
+}
+
+/// The pin comes between the look at the page's counts, with which swapping out begins, and that at
+/// its entries.
+fn pinned_late<R: ReverseMap>(design: &str) {
+    let vm = swapping_vm::<R>(design);
+    let space = filled(&vm, 1);
+    let mut frames = [Pfn::NONE];
+    vm.pin_pages(space, Vpn(AT), Access::Write, &mut frames)
+        .unwrap();
+    let [page] = frames;
+    let (pin, memory) = (vm.pin(), &vm.memory);
+    let lock = vm.objects.locks.try_lock(memory, page).unwrap();
+    let cache = vm.page_cache();
+    let swap = cache.swap().unwrap();
+    let slot = swap.begin_out(memory, &pin, page).unwrap();
+    assert_eq!(cache.mappings.swap_entries(&pin, page, slot), 0, "{design}");
+    swap.end_out(memory, &pin, slot, None);
+    vm.objects.locks.unlock(memory, &pin, lock);
+    drop(pin);
+    assert_eq!(vm.translate(space, Vpn(AT)).unwrap().0, page, "{design}");
+    // SAFETY: pinned above, and used by nobody.
+    unsafe { vm.unpin(&frames) };
     finish(&vm, &[space]);
 }
 

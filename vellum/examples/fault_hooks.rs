@@ -28,7 +28,7 @@ impl Sleep for Board {
 }
 impl Store for Board {}
 // One thread does it all here, so no access waits: it fails, and is made again. With threads,
-// `fault_hook` queues the fault for whoever fetches pages, and answers `HookAnswer::Wait`.
+// `fault_hook` queues the fault for the thread that fetches pages, and answers `HookAnswer::Wait`.
 impl Policy for Board {}
 
 /// What the guest's processor does. A page that is missing, or may not be stored to, traps.

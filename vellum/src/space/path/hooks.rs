@@ -8,14 +8,14 @@
 //! missing (of an object: if that has no page there, in memory or in swap), or catches pages that
 //! are there (*minor*); and one with a mark ([`Format::is_watched`]), for stores. Marked are only
 //! leaves of single pages and entries of pages in swap, and only in regions with
-//! [`Traits::HOOK_STORES`] (invariant 18). Whoever replaces such an entry carries the mark over, so
+//! [`Traits::HOOK_STORES`] (invariant 18). Code that replaces such an entry carries the mark over, so
 //! that it stays with the memory: into swap and back, and to another place of the space. A page of
 //! an object that is watched is not unmapped by reclaim. What an unmapping, advice to drop or a cut
 //! of the object takes away is gone with its mark, and a forked child has neither hooks nor marks.
 //!
 //! A task that waits is listed by its page ([`hook_key`]), and looks under the lock of the list
-//! whether its page is still caught ([`Vm::is_still_caught`]). Whoever supplies, unmaps, moves or
-//! lets a page go wakes it afterwards.
+//! whether its page is still caught ([`Vm::is_still_caught`]). A call that supplies, unmaps,
+//! moves or lets a page go wakes it afterwards.
 
 use super::access::again;
 use super::supply::Leaf;

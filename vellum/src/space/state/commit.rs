@@ -68,7 +68,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(in crate::space) fn settle_commit(&self, space: Live<'_, R>, tract: Option<&Tract>) {
         if let Some(commit) = self.memory.commit() {
-            let counts = tract.map_or(&space.get().account.counts, |tract| &tract.guarded.counts);
+            let counts = Self::counts_of(space, tract);
             let committed = counts.committed.get();
             let more = counts.charged.get().wrapping_sub(committed);
             if more != 0 {

@@ -1,8 +1,8 @@
 //! What the group of a space is charged for as records of the space's regions (`groups=all`).
 //!
 //! In whole pages for each space, so that the first region takes one. A call charges for what it may
-//! add before it changes anything, where it can be refused, and whoever lets go of the lock has what
-//! is charged be what there is. What only gives memory back is not refused.
+//! add before it changes anything, where it can be refused; when the lock is released, what is charged
+//! becomes what there is. What only gives memory back is not refused.
 
 use core::mem::size_of;
 
@@ -76,7 +76,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[inline]
     pub(in crate::space) fn settle_records(&self, space: Live<'_, R>, tract: Option<&Tract>) {
         if let Some(groups) = self.groups_of_records(space) {
-            let counts = tract.map_or(&space.get().account.counts, |tract| &tract.guarded.counts);
+            let counts = Self::counts_of(space, tract);
             let needed = Self::pages_of_records(counts.regions.get());
             let more = needed.wrapping_sub(counts.records.get());
             if more != 0 {

@@ -336,6 +336,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
     }
 
+    /// Where regions and pages of a space, or of one tract of it, are counted.
+    #[inline]
+    pub(in crate::space) fn counts_of<'a>(
+        space: Live<'a, R>,
+        tract: Option<&'a Tract>,
+    ) -> &'a RegionCounts {
+        tract.map_or(&space.get().account.counts, |tract| &tract.guarded.counts)
+    }
+
     /// Where regions and pages that come or go at `page` are counted.
     #[inline]
     pub(in crate::space) fn counts_at<'a>(

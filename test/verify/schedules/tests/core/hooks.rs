@@ -23,12 +23,12 @@ explored! {
 }
 
 /// A page full of a word.
-fn page(word: u64) -> Vec<u8> {
+pub(crate) fn page(word: u64) -> Vec<u8> {
     word.to_le_bytes().repeat(4096 / 8)
 }
 
 /// A space of two tasks, with hooks over private memory.
-fn hooked<R: ReverseMap>() -> (World<R>, SpaceId) {
+pub(crate) fn hooked<R: ReverseMap>() -> (World<R>, SpaceId) {
     let mut world = World::<R>::new(2, 300, "");
     world.swap_on(8);
     let space = world.alone(|| {
@@ -42,7 +42,7 @@ fn hooked<R: ReverseMap>() -> (World<R>, SpaceId) {
     (world, space)
 }
 
-fn finish<R: ReverseMap>(world: &World<R>, space: SpaceId) {
+pub(crate) fn finish<R: ReverseMap>(world: &World<R>, space: SpaceId) {
     world.alone(|| world.vm.audit().unwrap());
     world.finish_swap(&[space], &[]);
 }

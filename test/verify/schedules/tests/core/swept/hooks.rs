@@ -3,38 +3,12 @@
 use std::sync::Mutex;
 
 use super::*;
-use vellum::space::{HookError, Supply, Traits};
+use crate::hooks::{finish, hooked, page};
+use vellum::space::{HookError, Supply};
 
 swept! {
     a_page_is_supplied_once => once;
     a_protected_page_is_so_when_it_comes_back_from_swap => swapped;
-}
-
-const ALL: Traits = Traits::HOOK_MISSING.union(Traits::HOOK_STORES);
-
-/// A page full of a word.
-fn page(word: u64) -> Vec<u8> {
-    word.to_le_bytes().repeat(SIZE as usize / 8)
-}
-
-/// A space of two tasks, with hooks over private memory.
-fn hooked<R: ReverseMap>() -> (World<R>, SpaceId) {
-    let mut world = World::<R>::new(2, 300, "");
-    world.swap_on(8);
-    let space = world.alone(|| {
-        let space = world.space();
-        world.vm.space(space).share().unwrap();
-        world.anonymous(space, PRIVATE, 2);
-        let hooks = world.vm.space(space).hooks(Vpn(PRIVATE), 2);
-        hooks.register(ALL).unwrap();
-        space
-    });
-    (world, space)
-}
-
-fn finish<R: ReverseMap>(world: &World<R>, space: SpaceId) {
-    world.alone(|| world.vm.audit().unwrap());
-    world.finish_swap(&[space], &[]);
 }
 
 fn once<R: ReverseMap>(preemption: &Preemption) {

@@ -207,7 +207,7 @@ pub struct Measured {
 pub struct Account {
     /// The seed.
     pub seed: u64,
-    /// Virtual time from the beginning to the end of the last task, in nanoseconds.
+    /// Virtual time to the end of the last task, from when what was there when recording began is made, in nanoseconds.
     pub elapsed_ns: u64,
     /// Time of all CPUs that tasks computed.
     pub user_ns: u64,

@@ -178,7 +178,7 @@ impl State {
     }
 
     /// Forgets what was counted so far.
-    fn begin_counting(&mut self) {
+    pub(crate) fn begin_counting(&mut self) {
         self.count_from = None;
         for cpu in &mut self.cpus {
             cpu.totals = CpuTotals {

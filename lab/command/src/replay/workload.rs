@@ -251,6 +251,11 @@ impl Workload {
         ends.all(|(ops, beginning)| ops.end <= *beginning as usize)
     }
 
+    /// How many operations of each stream make what was there when the recording began.
+    pub fn beginning(&self) -> &[u32] {
+        &self.beginning
+    }
+
     /// How uses of pages after the first were sampled, if they are among the operations.
     pub fn accesses(&self) -> Option<Accesses> {
         self.accesses

@@ -16,10 +16,21 @@ pub(crate) struct Account {
     user: u64,
     system: u64,
     idle: u64,
+    from: u64,
     until: u64,
 }
 
 impl Account {
+    /// Forgets everything before `now`. What was accounted for ahead of that is idle time.
+    pub(crate) fn begin(&mut self, now: u64) {
+        *self = Account {
+            idle: self.until.saturating_sub(now),
+            from: now,
+            until: self.until.max(now),
+            ..Account::default()
+        };
+    }
+
     /// Accounts for what has passed until `now`, which is at most `end`, if that is known.
     pub(crate) fn charge(&mut self, now: u64, end: Option<u64>, what: Use) {
         let now = end.map_or(now, |end| now.min(end));
@@ -48,12 +59,13 @@ impl Account {
     /// What it was for, in whole nanoseconds, when all time until `end` is accounted for.
     pub(crate) fn share(mut self, end: u64) -> CpuShare {
         self.charge(end, None, Use::Idle);
-        debug_assert_eq!(self.user + self.system + self.idle, end);
+        let all = end - self.from;
+        debug_assert_eq!(self.user + self.system + self.idle, all);
         let (user_ns, system_ns) = (self.user / 1000, self.system / 1000);
         CpuShare {
             user_ns,
             system_ns,
-            idle_ns: end / 1000 - user_ns - system_ns,
+            idle_ns: all / 1000 - user_ns - system_ns,
         }
     }
 }
@@ -77,6 +89,16 @@ mod tests {
             idle_ns: 3,
         };
         assert_eq!(share, expected);
+    }
+
+    #[test]
+    fn what_was_before_the_beginning_is_forgotten() {
+        let mut account = Account::default();
+        account.charge(9_000, None, Use::System);
+        account.begin(8_000);
+        account.charge(11_000, None, Use::User);
+        let share = account.share(15_000);
+        assert_eq!((share.user_ns, share.system_ns, share.idle_ns), (2, 0, 5));
     }
 
     #[test]

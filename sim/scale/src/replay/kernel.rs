@@ -44,6 +44,12 @@ pub(crate) struct Kernel<'p> {
     /// Tasks that CPUs are running.
     running: usize,
     unfinished: usize,
+    /// Steps of the beginning that are not done.
+    ahead: usize,
+    /// Tasks that have done theirs, or have none.
+    held: Vec<u32>,
+    /// When the last of them was done.
+    pub(crate) began: u64,
     /// When the last task ended.
     pub(crate) end: Option<u64>,
     pub(crate) stop: Option<Stop>,
@@ -77,6 +83,9 @@ impl<'p> Kernel<'p> {
             ran: vec![None; cpus],
             running: 0,
             unfinished: count,
+            ahead: program.tasks.iter().map(|task| task.beginning).sum(),
+            held: Vec::new(),
+            began: 0,
             end: (count == 0).then_some(0),
             stop: None,
             ops: 0,
@@ -128,11 +137,48 @@ impl<'p> Kernel<'p> {
         self.stop_if_stuck();
     }
 
+    /// A running task has done its step. Returns whether it was the last of the beginning.
+    pub(crate) fn advance(&mut self, number: u32) -> bool {
+        let task = &mut self.tasks[number as usize];
+        let is_of_beginning = task.step < self.program.tasks[number as usize].beginning;
+        task.step += 1;
+        task.user_left = None;
+        self.ahead -= usize::from(is_of_beginning);
+        is_of_beginning && self.ahead == 0
+    }
+
+    /// Time is counted from here on. The tasks that waited for that are told to `woken`, queued.
+    pub(crate) fn begin(&mut self, now: u64, cpu: usize, woken: &mut Vec<Woken>) {
+        self.began = now;
+        for account in &mut self.accounts {
+            account.begin(now);
+        }
+        (self.context_switches, self.migrations) = (0, 0);
+        (self.preemptions, self.sleeps) = (0, 0);
+        for task in std::mem::take(&mut self.held) {
+            self.make_runnable(cpu, task, woken);
+        }
+    }
+
+    /// Queues a task, unless it has to wait for others.
+    fn make_runnable(&mut self, cpu: usize, number: u32, woken: &mut Vec<Woken>) {
+        if !self.blocks(number) {
+            let last = self.tasks[number as usize].last_cpu;
+            let place = self.queues.place(number, last, cpu);
+            woken.push(place.map_or(Woken::Queued, Woken::On));
+        }
+    }
+
     /// Whether a task has to wait before it begins its step. Then it is listed with the
-    /// task that it waits for.
+    /// task that it waits for, or with those that wait for the beginning to be over.
     pub(crate) fn blocks(&mut self, number: u32) -> bool {
         let step = self.tasks[number as usize].step;
-        let waits = self.program.tasks[number as usize].waits_of(step);
+        let stream = &self.program.tasks[number as usize];
+        if self.ahead > 0 && step >= stream.beginning {
+            self.held.push(number);
+            return true;
+        }
+        let waits = stream.waits_of(step);
         let is_missing = |wait: &&Wait| self.tasks[wait.task as usize].done < wait.ops;
         let first = waits.iter().find(is_missing).copied();
         self.tasks[number as usize].blocked = first;
@@ -155,11 +201,7 @@ impl<'p> Kernel<'p> {
                 break;
             }
             task.waiters.pop();
-            if !self.blocks(waiter) {
-                let last = self.tasks[waiter as usize].last_cpu;
-                let place = self.queues.place(waiter, last, cpu);
-                woken.push(place.map_or(Woken::Queued, Woken::On));
-            }
+            self.make_runnable(cpu, waiter, woken);
         }
     }
 

@@ -58,8 +58,8 @@ pub struct Request<'r> {
     pub ram_bytes: Option<u64>,
 }
 
-/// What one CPU did with the time from the beginning of the replay to the end of its last
-/// task. The three add up to [`Replayed::elapsed_ns`].
+/// What one CPU did with the time from where counting begins ([`TaskStream::beginning`]) to the
+/// end of the last task. The three add up to [`Replayed::elapsed_ns`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CpuShare {
     /// Tasks computed.
@@ -74,7 +74,7 @@ pub struct CpuShare {
 /// How a replay went. All times are virtual.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// From the beginning to the end of the last task.
+    /// From where counting begins to the end of the last task.
     pub elapsed_ns: u64,
     /// User time of all CPUs.
     pub user_ns: u64,
@@ -97,14 +97,13 @@ pub struct Replayed {
     /// Operations that went otherwise than recorded: how, and how many, the first kind that
     /// was met first.
     pub divergences: Vec<(Divergence, u64)>,
-    /// When each task of the program ended.
+    /// When each task of the program ended, after counting began.
     pub ended_at_ns: Vec<u64>,
     /// Where the CPUs lost time.
     pub profile: LineProfile,
     /// What locks they took.
     pub locks: LockProfile,
-    /// What the simulator counted for each CPU, from its start until it had nothing left
-    /// to do.
+    /// What the simulator counted for each CPU until it had nothing left to do.
     pub cpus: Vec<CpuTotals>,
     /// What the core counted, by name, in a fixed order.
     pub counters: Vec<(&'static str, u64)>,

@@ -127,7 +127,10 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
         self.cpu.compute_ps(0);
         let now = self.cpu.now();
         let totals = self.cpu.totals();
-        let before = std::mem::replace(&mut self.charged, totals);
+        let mut before = std::mem::replace(&mut self.charged, totals);
+        if before.began_at != totals.began_at {
+            before = CpuTotals::default();
+        }
         let apart = match what {
             // The kernel handles interrupts.
             Use::User => (totals.interrupted - before.interrupted, Use::System),
@@ -239,13 +242,15 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
     /// The task has done its step. It blocks, if it has to wait before the next.
     fn next_step(&mut self, task: u32) -> Option<Left> {
         let kernel = &self.machine.kernel;
-        let blocks = {
-            let mut kernel = kernel.borrow_mut();
-            let state = &mut kernel.tasks[task as usize];
-            state.step += 1;
-            state.user_left = None;
-            kernel.blocks(task)
-        };
+        let is_begun = kernel.borrow_mut().advance(task);
+        if is_begun {
+            self.charge(Use::System);
+            self.cpu.count_from_now();
+            let now = self.cpu.now();
+            kernel.borrow_mut().begin(now, self.number, &mut self.woken);
+            self.wake();
+        }
+        let blocks = kernel.borrow_mut().blocks(task);
         if !blocks {
             return None;
         }
@@ -382,7 +387,7 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
 
     /// Ends an operation that went so, and wakes who waited for it.
     fn complete(&mut self, task: u32, op: &Op, how: Option<Divergence>) {
-        let Machine { kernel, prices, .. } = self.machine;
+        let kernel = &self.machine.kernel;
         if let Op::Exec { new, .. } = *op {
             kernel.borrow_mut().tasks[task as usize].space = Some(new);
             self.load(Some(new));
@@ -397,11 +402,16 @@ impl<'c, 'r, 'm, R: ReverseMap> Processor<'c, 'r, 'm, R> {
             }
             kernel.complete(self.number, task, &mut self.woken);
         }
+        self.wake();
+    }
+
+    /// Wakes whom an event has made runnable.
+    fn wake(&mut self) {
         let mut woken = std::mem::take(&mut self.woken);
         for woken in woken.drain(..) {
             match woken {
                 Woken::On(cpu) => self.cpu.wake(CpuId(cpu as u16)),
-                Woken::Queued => self.cpu.compute_ps(prices.wake),
+                Woken::Queued => self.cpu.compute_ps(self.machine.prices.wake),
             }
             self.charge(Use::System);
         }

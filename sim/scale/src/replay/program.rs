@@ -19,6 +19,9 @@ pub struct TaskStream {
     pub steps: Vec<Step>,
     /// What the steps wait for, one step's after the other's.
     pub waits: Vec<Wait>,
+    /// How many of its first steps make what was there when the recording began. No task begins
+    /// another step before all these are done, and time is counted from then on.
+    pub beginning: usize,
 }
 
 /// A stretch of a task. It may begin when all its waits hold; then the task computes, and
@@ -97,6 +100,21 @@ pub enum Flaw {
         /// Operations of the task that it is for, if that exists.
         has: Option<usize>,
     },
+    /// A wait in the beginning for what comes after it.
+    #[error(
+        "task {task}, wait {number}: it is in the beginning of the recording, and for {} operations \
+         of task {}, of which the beginning has {most}", .wait.ops, .wait.task
+    )]
+    Beginning {
+        /// The task that waits.
+        task: usize,
+        /// The number of the wait among its waits.
+        number: usize,
+        /// What it is for.
+        wait: Wait,
+        /// Operations of the beginning of that task.
+        most: u32,
+    },
     /// An operation that only engines on a hosted machine can execute.
     #[error("task {task}, operation {number}: {op:?} cannot be executed on simulated CPUs")]
     Op {
@@ -150,6 +168,15 @@ impl Program {
                     has,
                 });
             }
+            let most = other.map_or(0, TaskStream::ops_of_beginning);
+            if number < stream.waits_of_beginning() && wait.ops > most {
+                return Err(Flaw::Beginning {
+                    task,
+                    number,
+                    wait,
+                    most,
+                });
+            }
         }
         Ok(())
     }
@@ -164,6 +191,18 @@ impl TaskStream {
         let next = self.steps.get(step + 1);
         let end = next.map_or(self.waits.len(), |next| next.first_wait as usize);
         self.waits.get(first_wait as usize..end).unwrap_or_default()
+    }
+
+    /// Waits of the steps of the beginning.
+    fn waits_of_beginning(&self) -> usize {
+        let next = self.steps.get(self.beginning);
+        next.map_or(self.waits.len(), |next| next.first_wait as usize)
+    }
+
+    /// Operations of the beginning.
+    fn ops_of_beginning(&self) -> u32 {
+        let last = self.steps.iter().take(self.beginning).next_back();
+        last.map_or(0, |last| last.end)
     }
 
     fn check_steps(&self, task: usize) -> Result<(), Flaw> {

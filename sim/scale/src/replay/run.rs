@@ -99,11 +99,12 @@ fn on_all_cpus<R: ReverseMap>(
 }
 
 fn replayed<R: ReverseMap>(kernel: Kernel<'_>, vm: &Manager<R>, outcome: Outcome<()>) -> Replayed {
-    let end = kernel.end.unwrap_or(0);
+    let (began, end) = (kernel.began, kernel.end.unwrap_or(0));
+    let since = |end: u64| end.saturating_sub(began) / 1000;
     let accounts = kernel.accounts.iter();
     let by_cpu: Vec<_> = accounts.map(|account| account.share(end)).collect();
     Replayed {
-        elapsed_ns: end / 1000,
+        elapsed_ns: since(end),
         user_ns: by_cpu.iter().map(|share| share.user_ns).sum(),
         system_ns: by_cpu.iter().map(|share| share.system_ns).sum(),
         idle_ns: by_cpu.iter().map(|share| share.idle_ns).sum(),
@@ -113,7 +114,7 @@ fn replayed<R: ReverseMap>(kernel: Kernel<'_>, vm: &Manager<R>, outcome: Outcome
         migrations: kernel.migrations,
         preemptions: kernel.preemptions,
         sleeps: kernel.sleeps,
-        ended_at_ns: kernel.ends().into_iter().map(|end| end / 1000).collect(),
+        ended_at_ns: kernel.ends().into_iter().map(since).collect(),
         kinds: FrameKinds::new(vm, &outcome.profile, &outcome.locks),
         profile: outcome.profile,
         locks: outcome.locks,

@@ -1,6 +1,7 @@
 //! Programs of tasks on simulated CPUs: how long they take by formula, that waits are kept,
 //! and that what cannot go on is an error.
 
+mod beginning;
 mod mixed;
 mod needless;
 
@@ -111,6 +112,11 @@ fn is_about(value: u64, expected: u64, percent: u64) -> bool {
 fn check(replayed: &Replayed, program: &Program) {
     assert_eq!(replayed.ops, program.ops());
     assert_eq!(replayed.ended_at_ns.len(), program.tasks.len());
+    check_times(replayed);
+}
+
+/// The same of times alone.
+fn check_times(replayed: &Replayed) {
     let last = replayed.ended_at_ns.iter().max();
     assert_eq!(last, Some(&replayed.elapsed_ns));
     for share in &replayed.by_cpu {

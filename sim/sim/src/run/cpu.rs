@@ -40,6 +40,13 @@ impl Cpu<'_> {
         self.run.state.borrow_mut().me().totals
     }
 
+    /// Has what CPUs do, and where they lose time, counted from here on
+    /// ([`super::Simulation::count_from_ns`]).
+    pub fn count_from_now(&self) {
+        self.run.wait_for_turn();
+        self.run.state.borrow_mut().begin_counting();
+    }
+
     /// Computes for a time without touching memory that is shared.
     pub fn compute_ns(&self, ns: u64) {
         self.run.state.borrow_mut().compute(ns * 1000);

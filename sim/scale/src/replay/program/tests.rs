@@ -18,11 +18,13 @@ fn program(ops: usize, steps: &[Step], waits: &[Wait]) -> Program {
         ops: vec![OP; ops],
         steps: steps.to_vec(),
         waits: waits.to_vec(),
+        ..TaskStream::default()
     };
     let other = TaskStream {
         ops: vec![OP; 2],
         steps: vec![step(2, 0)],
         waits: Vec::new(),
+        ..TaskStream::default()
     };
     Program {
         tasks: vec![task, other],
@@ -83,6 +85,16 @@ fn waits_that_can_never_hold_are_refused() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn waits_of_the_beginning_for_what_comes_after_it_are_refused() {
+    let mut program = program(3, &[step(1, 0), step(3, 1)], &[Wait { task: 1, ops: 2 }]);
+    program.tasks[0].beginning = 1;
+    let flaw = program.check().expect_err("nobody would begin");
+    assert!(matches!(flaw, Flaw::Beginning { most: 0, .. }), "{flaw}");
+    program.tasks[1].beginning = 1;
+    assert_eq!(program.check(), Ok(()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Values with their bounds, by arm.
 
 use serde::{Deserialize, Deserializer, Serialize};
+use vellum_tables::summary::{least, median, most};
 
 /// A value with the bounds of its interval, which are null with too few passes.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -67,4 +68,17 @@ pub struct Spread {
     /// The most.
     #[serde(deserialize_with = "number")]
     pub most: f64,
+}
+
+impl Spread {
+    /// Of these values; of none nothing is a number.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+        let values: Vec<f64> = values.into_iter().collect();
+        let or_none = |figure: Option<f64>| figure.unwrap_or(f64::NAN);
+        Spread {
+            median: or_none(median(&values)),
+            least: or_none(least(&values)),
+            most: or_none(most(&values)),
+        }
+    }
 }

@@ -1,8 +1,7 @@
 //! The table of a sweep: what its finished cells say.
 
-use vellum_results::Figure;
 use vellum_results::sweep::{FailedCell, Place, Quantity, Ratio, Row, Sweep};
-use vellum_tables::summary::{least, median, most};
+use vellum_results::{Figure, Spread};
 
 use crate::cell::Cell;
 use crate::local::Done;
@@ -140,13 +139,13 @@ impl Group<'_> {
         let values: Vec<_> = values.collect::<Option<_>>()?;
         let (name, unit, _) = values[0].clone();
         let numbers: Vec<f64> = values.iter().map(|(.., number)| *number).collect();
-        let (median, least, most) = spread(&numbers)?;
+        let spread = Spread::of(numbers);
         Some(Quantity {
             name: name.to_owned(),
             unit,
-            median,
-            least,
-            most,
+            median: spread.median,
+            least: spread.least,
+            most: spread.most,
         })
     }
 
@@ -210,19 +209,15 @@ impl Group<'_> {
 /// The only one, or the median with the range.
 fn over_seeds(ratios: &[Figure]) -> Option<Figure> {
     match ratios {
+        [] => None,
         [one] => Some(*one),
         several => {
-            let values: Vec<f64> = several.iter().map(|ratio| ratio.value).collect();
-            let (value, low, high) = spread(&values)?;
+            let spread = Spread::of(several.iter().map(|ratio| ratio.value));
             Some(Figure {
-                value,
-                low: Some(low),
-                high: Some(high),
+                value: spread.median,
+                low: Some(spread.least),
+                high: Some(spread.most),
             })
         }
     }
-}
-
-fn spread(numbers: &[f64]) -> Option<(f64, f64, f64)> {
-    Some((median(numbers)?, least(numbers)?, most(numbers)?))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use vellum_results::Spread;
 
 /// How far simulated and measured may be apart: a share of what was measured, or of the run time.
 const WITHIN: (f64, f64) = (0.30, 0.03);
@@ -12,8 +13,8 @@ const WITHIN: (f64, f64) = (0.30, 0.03);
 struct Judged {
     /// CPU time by pages of 4 KiB, in nanoseconds.
     base_ns: f64,
-    /// What pages of 2 MiB save of it, as a share: the median of the rounds, the least and the most.
-    measured: [f64; 3],
+    /// What pages of 2 MiB save of it, as a share, over the rounds.
+    measured: Spread,
     /// The same in simulation.
     simulated: f64,
     counts: bool,
@@ -25,38 +26,37 @@ impl Judged {
             kept[name].as_array()?.iter().map(Value::as_f64).collect()
         };
         let (small, large) = (list("small_ns")?, list("large_ns")?);
-        let base_ns = median(small.clone())?;
+        let base_ns = Spread::of(small.iter().copied()).median;
+        if base_ns.is_nan() {
+            return None;
+        }
         let saved = small
             .iter()
             .zip(&large)
             .map(|(small, large)| (small - large) / small);
-        let saved: Vec<f64> = saved.collect();
-        let least = saved.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = saved.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let ns = |by: &str| kept[by]["ns"].as_f64();
         Some(Judged {
             base_ns,
-            measured: [median(saved)?, least, most],
+            measured: Spread::of(saved),
             simulated: (ns("small")? - ns("large")?) / base_ns,
             counts: kept["counts"] == true,
         })
     }
 
     fn agrees(&self) -> bool {
-        let apart = (self.simulated - self.measured[0]).abs();
-        apart <= WITHIN.1 || apart <= WITHIN.0 * self.measured[0].abs()
+        let apart = (self.simulated - self.measured.median).abs();
+        apart <= WITHIN.1 || apart <= WITHIN.0 * self.measured.median.abs()
     }
 
     /// Whether the sign is the same; rounds of both signs tell none.
     fn same_sign(&self) -> bool {
-        let [median, least, most] = self.measured;
+        let Spread {
+            median,
+            least,
+            most,
+        } = self.measured;
         median * self.simulated >= 0.0 || (least < 0.0 && most > 0.0)
     }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 /// The page.
@@ -83,7 +83,12 @@ pub fn render(machine: &Value, kept: &[Value]) -> String {
         .collect();
     for (kept, judged) in &judged {
         let percent = |share: f64| format!("{:+.1}", 100.0 * share);
-        let [median, least, most] = judged.measured.map(percent);
+        let Spread {
+            median,
+            least,
+            most,
+        } = judged.measured;
+        let [median, least, most] = [median, least, most].map(percent);
         let agrees = if judged.agrees() {
             "agrees"
         } else {
@@ -167,7 +172,7 @@ mod tests {
     #[test]
     fn programs_are_judged_by_the_difference_of_both_sizes() {
         let saves_half = |simulated| kept([10.0, 10.0, 12.0], [5.0, 5.0, 6.0], simulated);
-        assert_eq!(saves_half([6.0, 1.0]).measured, [0.5; 3]);
+        assert_eq!(saves_half([6.0, 1.0]).measured, Spread::of([0.5; 3]));
         assert!(saves_half([6.0, 1.0]).agrees() && saves_half([4.0, 0.4]).agrees());
         assert!(!saves_half([4.0, 0.6]).agrees());
         assert!(!saves_half([1.0, 2.0]).same_sign());

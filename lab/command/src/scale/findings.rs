@@ -6,22 +6,10 @@ use vellum_scale::Ceiling;
 
 use super::cell::needs;
 use super::{Plan, Task};
-use crate::stats::quantile;
 
 /// A design that gains less than this part of what the machine would let it gain has
 /// stopped scaling.
 const GAINS: f64 = 0.5;
-
-/// Of these values, of which there is one at least.
-pub fn spread(values: impl Iterator<Item = f64>) -> Spread {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    Spread {
-        median: quantile(&sorted, 0.5),
-        least: sorted.first().copied().unwrap_or(f64::NAN),
-        most: sorted.last().copied().unwrap_or(f64::NAN),
-    }
-}
 
 /// Of the simulations that are done. `None` if no number of CPUs is complete.
 pub fn findings(plan: &Plan, done: &[(Task, Cell)]) -> Option<Scale> {
@@ -65,7 +53,7 @@ pub fn findings(plan: &Plan, done: &[(Task, Cell)]) -> Option<Scale> {
     for (number, design) in plan.designs.iter().enumerate() {
         let alone = complete
             .contains(&1)
-            .then(|| spread(seeds.iter().map(|&seed| rate(number, 1, seed))).median);
+            .then(|| Spread::of(seeds.iter().map(|&seed| rate(number, 1, seed))).median);
         let mut points = Vec::new();
         for &cpus in &complete {
             let rates = seeds.iter().map(|&seed| rate(number, cpus, seed));
@@ -80,8 +68,8 @@ pub fn findings(plan: &Plan, done: &[(Task, Cell)]) -> Option<Scale> {
             let ceiling = alone.map(|alone| Ceiling::new(&plan.machine, cpus, alone, &needs(cell)));
             points.push(Point {
                 cpus,
-                rate: spread(rates),
-                to_base: spread(ratios),
+                rate: Spread::of(rates),
+                to_base: Spread::of(ratios),
                 ceiling: ceiling.map(|ceiling| ceiling.rate),
                 limit: ceiling.map(|ceiling| ceiling.by.name().to_owned()),
                 cell: cell.clone(),
@@ -137,7 +125,7 @@ mod tests {
     use vellum_results::scale::Line;
 
     fn point(cpus: usize, rate: f64, ceiling: f64) -> Point {
-        let one = spread([rate].into_iter());
+        let one = Spread::of([rate]);
         let line = Line {
             name: format!("line of {cpus}"),
             moving: 0.25,

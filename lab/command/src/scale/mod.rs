@@ -12,7 +12,6 @@ use vellum_results::scale::{Cell, Scale};
 use vellum_scale::Workload;
 
 pub use cell::{LINES, line};
-pub use findings::spread;
 pub use kept::Kept;
 
 use crate::failure::Failure;

@@ -6,7 +6,6 @@ use vellum_results::sim::{Account, Comparison, Control, Findings, Measured, Rati
 use super::account::FIGURES;
 use super::{Plan, Purpose, Task};
 use crate::failure::Failure;
-use crate::scale::spread;
 use crate::stats::{Bootstrap, Samples, median};
 
 /// Confidence of intervals.
@@ -83,7 +82,7 @@ pub fn elapsed_to_base(findings: &Findings, number: usize) -> Spread {
         .runs
         .iter()
         .zip(&findings.sides[0].runs);
-    spread(pairs.map(|(run, base)| run.elapsed_ns as f64 / base.elapsed_ns.max(1) as f64))
+    Spread::of(pairs.map(|(run, base)| run.elapsed_ns as f64 / base.elapsed_ns.max(1) as f64))
 }
 
 /// Refuses what is wrong, or about another workload than was recorded.
@@ -111,7 +110,7 @@ pub fn trusted(findings: &Findings) -> Result<(), Failure> {
 fn side_of(design: &str, runs: Vec<Account>) -> Side {
     let figures = FIGURES.iter().map(|figure| Measured {
         name: figure.name.to_owned(),
-        spread: spread(runs.iter().map(figure.of)),
+        spread: Spread::of(runs.iter().map(figure.of)),
     });
     Side {
         design: design.to_owned(),

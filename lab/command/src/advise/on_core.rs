@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use super::knobs::Knob;
 use crate::compare::{
-    Arenas, Contrast, EntryRounds, HostClock, Judged, Measurement, Method, Settings, measure,
-    with_entries,
+    Arenas, Contrast, HostClock, Judged, Measurement, Method, Settings, measure, with_entries,
 };
 use crate::designs::load;
 use crate::failure::Failure;
@@ -103,12 +102,10 @@ pub fn run(
         divergence_limit: DIVERGENCE_LIMIT,
         by_class: false,
         only_needed: true,
+        entries: true,
     };
-    let mut entries = EntryRounds::default();
-    entries.measure(&HostClock::new());
     let measured = measured(&workload, &settings, interrupt)?;
-    entries.measure(&HostClock::new());
-    Ok(found(&workload, &measured, &entries, seed))
+    Ok(found(&workload, &measured, seed))
 }
 
 fn measured(
@@ -132,12 +129,9 @@ fn measured(
     })
 }
 
-fn found(workload: &Workload, measured: &Measurement, entries: &EntryRounds, seed: u64) -> OnCore {
-    let price = entries.price();
+fn found(workload: &Workload, measured: &Measurement, seed: u64) -> OnCore {
     let arms = measured.entered.len();
-    let samples: Vec<_> = (0..arms)
-        .map(|arm| with_entries(measured, &price, arm))
-        .collect();
+    let samples: Vec<_> = (0..arms).map(|arm| with_entries(measured, arm)).collect();
     let method = Method {
         confidence: 0.95,
         resamples: 1000,

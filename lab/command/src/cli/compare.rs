@@ -18,8 +18,8 @@ use super::{Failure, OrFail, size};
 
 use crate::built_in::ATOMICS;
 use crate::compare::{
-    ARMS, Analysis, Arenas, CompareError, EntryRounds, HostClock, Measurement, Method, Settings,
-    WithEntries, attached, measure,
+    ARMS, Analysis, Arenas, CompareError, HostClock, Measurement, Method, Settings, WithEntries,
+    attached, measure,
 };
 use crate::designs::load;
 use crate::history::gate::Expected;
@@ -32,7 +32,6 @@ use vellum_engine::DeviceModel;
 use vellum_profile::sample::Profiler;
 use vellum_results::Whole;
 use vellum_results::compare::About;
-use vellum_results::linux::EntryCost;
 use vellum_results::profile::Profile;
 use vellum_terminal::progress::{Interrupt, Style, say};
 use vellum_trace::TraceReader;
@@ -212,8 +211,6 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
     let ram = ram::choose(args.ram, workload.ram_bytes(), ARMS);
     let profiling = args.profiling.start()?;
     let profiler = profiling.profiler();
-    let mut entries = EntryRounds::default();
-    entries.measure(&HostClock::new());
     let measured = take(
         &workload,
         &args,
@@ -223,15 +220,12 @@ pub fn run(args: CompareArgs) -> Result<(), Failure> {
         &interrupt,
     );
     let measured = measured.map_err(|error| refused(error, &path, &workload, ram))?;
-    entries.measure(&HostClock::new());
     let (profile, failed) = match profiling.finish(&designs, "core").transpose() {
         Ok(profile) => (profile, None),
         Err(failure) => (None, Some(failure)),
     };
     let whole = workload.service().and_then(Service::whole);
-    let price = entries.price();
-    let facts = (ram, whole, price);
-    let printed = print(&path, &args, facts, &measured, profile, results);
+    let printed = print(&path, &args, (ram, whole), &measured, profile, results);
     match printed {
         // What an interrupted run says of the saved one is not the last word.
         Err(failure) if measured.interrupted && failure.code() == Failure::SLOWER => {}
@@ -356,6 +350,7 @@ fn take(
         divergence_limit: DIVERGENCE_LIMIT,
         by_class: true,
         only_needed: true,
+        entries: true,
     };
     let device = args.device.as_deref().and_then(DeviceModel::named);
     let arenas = Arenas::new(settings.arms(), args.cpus, ram).counting_atomics(args.counts());
@@ -402,7 +397,7 @@ fn refused(error: CompareError, trace: &Path, workload: &Workload, ram: u64) -> 
 fn print(
     trace: &Path,
     args: &CompareArgs,
-    (ram, whole, price): (u64, Option<Whole>, EntryCost),
+    (ram, whole): (u64, Option<Whole>),
     measured: &Measurement,
     profile: Option<Profile>,
     results: Results,
@@ -429,8 +424,8 @@ fn print(
     let mut report = model::comparison(about, device, measured, &analysis);
     report.profile = profile;
     report.whole = whole;
-    let with = WithEntries::new(measured, &price, &method(args));
-    model::count_entries(&mut report, price, &with);
+    let with = WithEntries::new(measured, &method(args));
+    model::count_entries(&mut report, &with);
     let tables = |detail| {
         let profile = report.profile.as_ref();
         let profile = profile.map(|profile| format!("\n{}", profiling::text(profile)));

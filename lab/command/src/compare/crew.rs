@@ -299,6 +299,11 @@ impl Crew<'_> {
         })
     }
 
+    /// What times are taken by.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        self.clock
+    }
+
     /// Executes what `arm` needs of `slice` and returns when all CPUs have.
     ///
     /// # Panics

@@ -3,7 +3,8 @@
 //!
 //! A fault traps and a call enters the kernel, and both return. The core in a process does
 //! neither. So each fault that a design meets and each call count with the price of an entry
-//! that does nothing else, measured on the thread's CPU clock before and after the passes. How
+//! that does nothing else, measured on the thread's CPU clock throughout each pass: a machine is
+//! faster in one minute than in the next, and what it does to the core it does to the price. How
 //! many there are is the same in every pass.
 
 use vellum_calibrate::entry::{answered_fault, null_call};
@@ -16,9 +17,9 @@ use crate::clock::Clock;
 use crate::stats::{Samples, median};
 
 /// Entries in a round.
-const ENTRIES: u32 = 2000;
-/// Rounds before the passes, and as many after them.
-const ROUNDS: usize = 41;
+const ENTRIES: u32 = 500;
+/// Rounds in a pass, about.
+const ROUNDS: usize = 40;
 
 /// Nanoseconds of an entry, by round.
 #[derive(Clone, Debug, Default)]
@@ -30,15 +31,16 @@ pub struct EntryRounds {
 
 impl EntryRounds {
     /// Measures some more of them.
-    pub fn measure(&mut self, clock: &dyn Clock) {
-        self.calls.extend(rounds(clock, null_call));
-        if let Some(fault) = answered_fault() {
-            self.traps.extend(rounds(clock, fault));
+    pub(super) fn measure(&mut self, clock: &dyn Clock, rounds: usize) {
+        for _ in 0..rounds {
+            self.calls.push(round(clock, null_call));
+            self.traps
+                .extend(answered_fault().map(|fault| round(clock, fault)));
         }
     }
 
     /// What an entry costs: the median of the rounds.
-    pub fn price(&self) -> EntryCost {
+    fn price(&self) -> EntryCost {
         // To what is worth telling, and what a result in a file gives back as it was.
         let rounded = |rounds: &[f64]| (median(rounds).unwrap_or(0.0) * 10.0).round() / 10.0;
         let syscall_ns = rounded(&self.calls);
@@ -60,25 +62,39 @@ impl EntryRounds {
     }
 }
 
-/// Nanoseconds of a call of `enter` in each round.
-fn rounds(clock: &dyn Clock, enter: fn()) -> impl Iterator<Item = f64> {
-    let round = move |_| {
-        let begun = clock.cpu_ns();
-        (0..ENTRIES).for_each(|_| enter());
-        clock.cpu_ns().saturating_sub(begun) as f64 / f64::from(ENTRIES)
-    };
-    // The first warms up.
-    (0..=ROUNDS).map(round).skip(1)
+/// Nanoseconds of a call of `enter`, of which a few come before to warm up.
+fn round(clock: &dyn Clock, enter: fn()) -> f64 {
+    (0..ENTRIES / 10).for_each(|_| enter());
+    let begun = clock.cpu_ns();
+    (0..ENTRIES).for_each(|_| enter());
+    clock.cpu_ns().saturating_sub(begun) as f64 / f64::from(ENTRIES)
+}
+
+/// Before which of a pass's slices prices are measured, and by how many rounds each time.
+pub(super) fn spaced(slices: usize) -> (usize, usize) {
+    let stride = slices.div_ceil(ROUNDS).max(1);
+    (stride, ROUNDS.div_ceil(slices.div_ceil(stride).max(1)))
+}
+
+/// What an entry cost in the course of all passes.
+fn price(measured: &Measurement) -> EntryCost {
+    let mut all = EntryRounds::default();
+    for pass in &measured.passes {
+        all.calls.extend(&pass.entries.calls);
+        all.traps.extend(&pass.entries.traps);
+    }
+    all.price()
 }
 
 /// CPU times of `arm` in the core and of the entries that each slice stands for.
-pub fn with_entries(measured: &Measurement, price: &EntryCost, arm: usize) -> Samples {
+pub fn with_entries(measured: &Measurement, arm: usize) -> Samples {
     let entered = &measured.entered[arm];
-    let entries = entered.iter().map(|each| price.of(each.traps, each.calls));
-    let entries: Vec<u64> = entries.map(|ns| ns.round() as u64).collect();
     let with = |pass: &Pass| -> Vec<u64> {
-        let slices = pass.cpu_ns[arm].iter().zip(&entries);
-        slices.map(|(core, entries)| core + entries).collect()
+        let price = pass.entries.price();
+        let slices = pass.cpu_ns[arm].iter().zip(entered);
+        slices
+            .map(|(core, each)| core + price.of(each.traps, each.calls).round() as u64)
+            .collect()
     };
     let passes: Vec<Vec<u64>> = measured.passes.iter().map(with).collect();
     let rows: Vec<&[u64]> = passes.iter().map(Vec::as_slice).collect();
@@ -88,6 +104,8 @@ pub fn with_entries(measured: &Measurement, price: &EntryCost, arm: usize) -> Sa
 /// What a measurement of two designs says if entries count.
 #[derive(Clone, Debug)]
 pub struct WithEntries {
+    /// What one costs.
+    pub price: EntryCost,
     /// Faults that each arm meets in a pass.
     pub traps: [u64; ARMS],
     /// System calls.
@@ -107,11 +125,12 @@ impl WithEntries {
     ///
     /// # Panics
     /// The measurement is of another number of designs.
-    pub fn new(measured: &Measurement, price: &EntryCost, method: &Method) -> WithEntries {
+    pub fn new(measured: &Measurement, method: &Method) -> WithEntries {
         let arms = [A, B, CONTROL];
-        let samples = arms.map(|arm| with_entries(measured, price, arm));
+        let samples = arms.map(|arm| with_entries(measured, arm));
         let contrast = Contrast::new(&samples, method);
         WithEntries {
+            price: price(measured),
             traps: arms.map(|arm| measured.entered[arm].iter().map(|each| each.traps).sum()),
             calls: arms.map(|arm| measured.entered[arm].iter().map(|each| each.calls).sum()),
             cpu_ns: arms.map(|arm| contrast.totals[arm]),
@@ -133,15 +152,20 @@ mod tests {
         seed: 1,
     };
 
-    /// Six passes of two slices of 1000 and 2000 ns in the core under each arm.
-    fn measured(traps_of_b: u64) -> Measurement {
-        let pass = Pass {
+    /// Six passes of two slices of 1000 and 2000 ns in the core under each arm, each with the
+    /// price of a trap.
+    fn measured(traps_of_b: u64, prices: [f64; 6]) -> Measurement {
+        let pass = |trap_ns: f64| Pass {
             cpu_ns: vec![vec![1000, 2000]; ARMS],
+            entries: EntryRounds {
+                calls: vec![90.0, 100.0, 300.0],
+                traps: vec![trap_ns],
+            },
             ..Pass::default()
         };
         let entered = |traps| vec![Entered { traps, calls: 1 }, Entered { traps: 0, calls: 2 }];
         Measurement {
-            passes: vec![pass; 6],
+            passes: prices.map(pass).to_vec(),
             entered: vec![entered(4), entered(traps_of_b), entered(4)],
             ..Measurement::default()
         }
@@ -149,26 +173,47 @@ mod tests {
 
     #[test]
     fn faults_and_calls_count_with_their_price() {
-        let price = EntryCost {
-            syscall_ns: 100.0,
-            trap_ns: 250.0,
-            trap_method: String::new(),
-        };
-        let with = WithEntries::new(&measured(0), &price, &METHOD);
+        let with = WithEntries::new(&measured(0, [250.0; 6]), &METHOD);
+        assert_eq!((with.price.syscall_ns, with.price.trap_ns), (100.0, 250.0));
         assert_eq!(with.traps, [4, 0, 4]);
         assert_eq!(with.calls, [3, 3, 3]);
         let times = with.cpu_ns.map(|time| time.value);
         assert_eq!(times, [4300.0, 3300.0, 4300.0]);
         assert!((with.ratio.value - 3300.0 / 4300.0).abs() < 1e-12);
         assert_eq!(with.judged.verdict, Verdict::Less);
-        let same = WithEntries::new(&measured(4), &price, &METHOD);
+        let same = WithEntries::new(&measured(4, [250.0; 6]), &METHOD);
         assert!(!same.judged.verdict.is_difference());
+    }
+
+    #[test]
+    fn what_the_price_strays_by_is_in_the_interval() {
+        let width = |prices| {
+            let with = WithEntries::new(&measured(0, prices), &METHOD);
+            let interval = with.ratio.interval.expect("six passes");
+            assert!(interval.contains(3300.0 / 4300.0), "{interval:?}");
+            interval.high - interval.low
+        };
+        assert_eq!(width([250.0; 6]), 0.0);
+        assert!(width([200.0, 220.0, 250.0, 250.0, 280.0, 300.0]) > 0.01);
+    }
+
+    #[test]
+    fn prices_are_measured_throughout_a_pass() {
+        for (slices, stride, rounds) in [
+            (1, 1, 40),
+            (7, 1, 6),
+            (40, 1, 1),
+            (41, 2, 2),
+            (4000, 100, 1),
+        ] {
+            assert_eq!(spaced(slices), (stride, rounds), "{slices}");
+        }
     }
 
     #[test]
     fn an_entry_costs_something_on_every_machine() {
         let mut rounds = EntryRounds::default();
-        rounds.measure(&HostClock::new());
+        rounds.measure(&HostClock::new(), 5);
         let price = rounds.price();
         assert!(price.syscall_ns > 0.0 && price.trap_ns > 0.0, "{price:?}");
         let is_bound = price.trap_method.contains("lower bound");

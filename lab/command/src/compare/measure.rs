@@ -10,6 +10,7 @@ use vellum_engine::{Engine, EngineError};
 
 use super::atomics::Counters;
 use super::crew::{Arm, CLASSES, ClassTime, Crew, Grain, LapTime, Tally};
+use super::entries::{EntryRounds, spaced};
 use super::error::CompareError;
 use super::needless::{Entered, Needed, mark};
 use super::order::{build_order, orders};
@@ -78,6 +79,8 @@ pub struct Settings {
     pub by_class: bool,
     /// Whether recorded faults that a design does not meet are left out under it.
     pub only_needed: bool,
+    /// Whether the price of entering the kernel is measured in each pass.
+    pub entries: bool,
 }
 
 impl Settings {
@@ -108,6 +111,8 @@ pub struct Pass {
     pub memory: Vec<Vec<(&'static str, u64, u64)>>,
     /// Divergences, by arm.
     pub tallies: Vec<Tally>,
+    /// What entering the kernel cost in the course of the pass; nothing if that is not asked for.
+    pub entries: EntryRounds,
 }
 
 /// A place in a workload.
@@ -484,9 +489,13 @@ impl Run<'_> {
             begun => begun?,
         };
         let orders = orders(slices.len(), arms, number, self.settings.seed);
-        for (slice, order) in slices.iter().zip(orders) {
+        let (stride, rounds) = spaced(slices.len());
+        for (place, (slice, order)) in slices.iter().zip(orders).enumerate() {
             if self.interrupt.requested() {
                 return Ok(None);
+            }
+            if self.settings.entries && place.is_multiple_of(stride) {
+                pass.entries.measure(crew.clock(), rounds);
             }
             for arm in order {
                 let mut reading = crew.execute(&all[arm], slice, Grain::Whole);

@@ -29,7 +29,7 @@ pub use apart::{Apart, Values};
 pub use arenas::Arenas;
 pub use atomics::Counters;
 pub use crew::{ClassTime, LapTime, Tally};
-pub use entries::{EntryRounds, WithEntries, with_entries};
+pub use entries::{WithEntries, with_entries};
 pub use error::CompareError;
 pub use measure::{Builder, Measurement, MemoryAt, Pass, Place, Settings, measure};
 pub use needless::{Entered, Needed};

@@ -5,7 +5,6 @@ use vellum_results::compare::{
     About, ClassRow, Compare, Count, Counted, CountedIn, CounterRow, Device, Divergences,
     KernbenchRow, MemoryRow,
 };
-use vellum_results::linux::EntryCost;
 use vellum_results::{Arms, Figure};
 
 use super::along::along;
@@ -86,11 +85,11 @@ pub fn comparison(
     }
 }
 
-/// Adds what the measurement says if entries count with `price`.
-pub fn count_entries(report: &mut Compare, price: EntryCost, with: &WithEntries) {
+/// Adds what the measurement says if entries count.
+pub fn count_entries(report: &mut Compare, with: &WithEntries) {
     let figure = |arm: usize| with.cpu_ns[arm].into();
     report.entries = Some(results::WithEntries {
-        price,
+        price: with.price.clone(),
         traps: Arms::of(|arm| with.traps[arm]),
         calls: Arms::of(|arm| with.calls[arm]),
         cpu_ns: Arms::of(figure),

@@ -78,6 +78,7 @@ fn of_workload(
         divergence_limit: 0.01,
         by_class: false,
         only_needed: false,
+        entries: false,
     };
     let arenas = Arenas::new(settings.arms(), 1, RAM);
     let profiler = sampled::profiler(DEFAULT_RATE_HZ)?;

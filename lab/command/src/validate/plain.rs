@@ -88,6 +88,7 @@ pub fn passes(
         divergence_limit: DIVERGENCE_LIMIT,
         by_class,
         only_needed: false,
+        entries: false,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), ram_bytes);
     let measured = compare(load, &arenas, &HostClock::new(), &settings, interrupt);

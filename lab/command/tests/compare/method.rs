@@ -386,6 +386,7 @@ fn two_cpus_wait_for_each_other_as_the_workload_says() {
         divergence_limit: 0.0,
         by_class: true,
         only_needed: false,
+        entries: false,
     };
     let clock: &dyn Clock = &HostClock::new();
     let measured = measure(&load, &builder, clock, &settings, &Interrupt::manual());

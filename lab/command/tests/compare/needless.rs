@@ -52,6 +52,7 @@ fn measured(load: &dyn Load, [a, b]: [&str; 2]) -> Measurement {
         divergence_limit: 0.01,
         by_class: true,
         only_needed: true,
+        entries: false,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), 64 << 20);
     let found = measure(

@@ -234,6 +234,7 @@ impl Bench {
             divergence_limit: 0.01,
             by_class: true,
             only_needed: false,
+            entries: false,
         };
         measure(load, self, &*self.clock, &settings, &self.interrupt)
     }

@@ -90,6 +90,7 @@ pub fn take(
         divergence_limit: machine.divergence_limit,
         by_class: false,
         only_needed: machine.only_needed,
+        entries: false,
     };
     let arenas = Arenas::new(settings.arms(), load.cpus(), ram.bytes).with_low(request.low_bytes);
     let arenas = arenas

@@ -16,6 +16,7 @@ mod cut;
 mod device;
 mod diffprofile;
 mod doctor;
+mod documents;
 mod history;
 mod host;
 mod import_export;

@@ -1,5 +1,9 @@
 //! Debian packages: the command with its manual pages, completions and documents, and the
 //! traces, which are of use on every architecture, apart.
+//!
+//! Why not `cargo deb`: it packs files that are there, so that manual pages and completions, which
+//! the packed program prints, would be written by code of ours before; and it would be compiled
+//! wherever packages are tried.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -4,6 +4,10 @@
 //! Files of the source that documents link to are part of the site, as text. So it can be
 //! read without the repository, from any directory and without a server. Links to other
 //! sites are not followed.
+//!
+//! Why not mdBook: it takes pages below one folder that a table of contents lists, and most links
+//! here lead elsewhere, to source files, the API documentation, and from that to pages. Checking
+//! links is an add-on of it, and both would be compiled wherever the checks run.
 
 mod links;
 

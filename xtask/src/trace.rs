@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Subcommand;
-use vellum_lab::bench::host::scratch::Scratch;
+use vellum_lab::bench::host::sdet;
 use vellum_lab::bench::host::tmpfs::{mount_tmpfs, with_own_mounts};
-use vellum_lab::bench::host::{sdet, tools};
+use vellum_lab::host::scratch::Scratch;
+use vellum_lab::host::tools;
 
 use crate::command::{cargo, succeed, target};
 

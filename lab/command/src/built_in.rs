@@ -4,7 +4,7 @@
 //! part that is left out learns how to get it; nothing else tells features apart, but for
 //! the declarations of the modules that are left out.
 
-use vellum_engine::{EngineError, FORMATS as HAS_FORMATS, has_format};
+use vellum_engine::{ALL, EngineError, is_built_in};
 
 use crate::failure::Failure;
 
@@ -26,11 +26,18 @@ pub const ATOMICS: Part = Part {
     built_in: cfg!(feature = "atomics"),
 };
 
-/// Engines of other formats than x86-64.
-pub const FORMATS: Part = Part {
-    feature: "formats",
-    brings: "designs with format= other than x86-64, and plan userpte with a trace",
-    built_in: HAS_FORMATS,
+/// Named workloads, on the core and on the host's kernel.
+pub const BENCH: Part = Part {
+    feature: "bench",
+    brings: "bench",
+    built_in: cfg!(feature = "bench"),
+};
+
+/// Engines of the other reverse mappings, and of other formats than x86-64.
+pub const DESIGNS: Part = Part {
+    feature: "designs",
+    brings: "four more values of rmap=, format= other than x86-64, plan userpte TRACE",
+    built_in: ALL,
 };
 
 /// The database of results.
@@ -62,7 +69,7 @@ pub const SWEEP: Part = Part {
 };
 
 /// All parts.
-pub const PARTS: [Part; 6] = [ATOMICS, FORMATS, HISTORY, PARQUET, SIMULATION, SWEEP];
+pub const PARTS: [Part; 7] = [ATOMICS, BENCH, DESIGNS, HISTORY, PARQUET, SIMULATION, SWEEP];
 
 /// The command that builds everything in, in the source tree.
 pub const FULL: &str = "cargo install --path lab/command --features full";
@@ -88,16 +95,14 @@ impl Part {
     }
 }
 
-/// Refuses a design of a page-table format that has no engines here.
+/// Refuses a design that has no engines here.
 ///
 /// # Errors
-/// It is of one, or it is no design.
+/// It has none, or it is no design.
 pub fn has_engines(design: &str) -> Result<(), EngineError> {
-    match has_format(design)? {
+    match is_built_in(design)? {
         true => Ok(()),
-        false => Err(EngineError::Design(
-            FORMATS.missing(&format!("the page-table format of `{design}`")),
-        )),
+        false => Err(EngineError::Design(DESIGNS.missing(&format!("`{design}`")))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The laboratory around the `vellum` memory manager.
 
 pub mod advise;
+#[cfg(feature = "bench")]
 pub mod bench;
 pub mod built_in;
 pub mod cli;
@@ -11,7 +12,9 @@ pub mod doctor;
 mod excerpt;
 pub mod failure;
 pub mod history;
+pub mod host;
 pub mod linux;
+mod on;
 pub mod plan;
 pub mod program;
 pub mod replay;

@@ -6,7 +6,7 @@
 use std::process::{Command, Output};
 
 use vellum_lab::built_in::{
-    ATOMICS, FORMATS, FULL, HISTORY, PARQUET, PARTS, Part, SIMULATION, SWEEP,
+    ATOMICS, BENCH, DESIGNS, FULL, HISTORY, PARQUET, PARTS, Part, SIMULATION, SWEEP,
 };
 use vellum_testing::Scratch;
 use vellum_testing::by_hand::{PAGE, map, write, write_trace};
@@ -67,6 +67,7 @@ fn help_says_what_cargo_has_built_in() {
 fn commands_that_are_left_out_are_listed_and_name_what_brings_them() {
     let help = text(&vellum(&["--help"]).stdout);
     let commands = [
+        ("bench", &BENCH),
         ("reproduce", &SIMULATION),
         ("scale", &SIMULATION),
         ("calibrate", &SIMULATION),
@@ -91,13 +92,14 @@ fn options_and_values_that_are_left_out_name_what_brings_them() {
     let (table, database) = (scratch.path("t.parquet"), scratch.path("history.db"));
     needs(&SIMULATION, &["replay", &trace, "--on", "sim"]);
     needs(&SIMULATION, &["compare", &trace, "--on", "sim"]);
-    needs(
-        &SIMULATION,
-        &["bench", "kernbench", "--on", "sim", "--trace", &trace],
-    );
-    needs(&FORMATS, &["replay", &trace, "--design", "format=sv39"]);
+    if !is_absent(&BENCH) {
+        let on_sim = ["bench", "kernbench", "--on", "sim", "--trace", &trace];
+        needs(&SIMULATION, &on_sim);
+    }
+    needs(&DESIGNS, &["replay", &trace, "--design", "format=sv39"]);
+    needs(&DESIGNS, &["replay", &trace, "--design", "rmap=pv"]);
     let (four, eight) = ("format=sv39", "format=sv48");
-    needs(&FORMATS, &["compare", &trace, "--a", four, "--b", eight]);
+    needs(&DESIGNS, &["compare", &trace, "--a", four, "--b", eight]);
     needs(&PARQUET, &["export", &trace, "-f", "parquet", "-o", &table]);
     needs(&HISTORY, &["replay", &trace, "--keep", "--db", &database]);
     needs(

@@ -13,7 +13,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use command::Scratch;
-use vellum_lab::bench::host::{sdet, tools};
+use vellum_lab::bench::host::sdet;
+use vellum_lab::host::tools;
 
 fn send(child: &Child, signal: libc::c_int) {
     let pid = child.id() as libc::pid_t;

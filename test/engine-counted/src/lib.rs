@@ -33,8 +33,8 @@ mod slots;
 
 use std::sync::Arc;
 
+use vellum_engine::{ALL, op, with_instance};
 use vellum_engine::{Config, Engine, EngineError};
-use vellum_engine::{FORMATS, op, with_instance};
 use vellum_machine::Arena;
 
 pub use vellum_machine::Scheduler;

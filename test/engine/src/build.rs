@@ -13,7 +13,7 @@ use vellum_machine::{Arena, BackingStore, Machine, MachineConfig, PatternStore, 
 
 use crate::core_engine::{CoreEngine, SWAP_PER_FRAME, SWAP_STORE};
 use crate::op::{Engine, EngineError, pristine_word};
-use crate::{FORMATS, with_instance};
+use crate::{ALL, with_instance};
 
 /// What to build.
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ fn chosen(config: &Config) -> Result<(Design, Instance), EngineError> {
     let design = parse(config)?;
     let instance: Instance = with_instance!(
         design, F, R => new::<F, R>,
-        format => return Err(no_instance(format))
+        _format => return Err(no_instance(&design))
     );
     Ok((design, instance))
 }
@@ -167,11 +167,13 @@ fn new<F: Format, R: ReverseMap>(
     }))
 }
 
-fn no_instance(format: TableFormat) -> EngineError {
-    if !FORMATS {
+fn no_instance(design: &Design) -> EngineError {
+    let (format, rmap) = (design.format, design.rmap);
+    if !ALL {
         return EngineError::Design(format!(
-            "format={} is not built in: it comes with the feature `formats`",
-            format.name()
+            "format={},rmap={} is not built in: it comes with the feature `designs`",
+            format.name(),
+            rmap.name()
         ));
     }
     let others = match format {

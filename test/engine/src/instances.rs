@@ -1,7 +1,23 @@
 //! Of which page-table formats and reverse mappings there are engines.
 
-/// Whether the formats other than x86-64 are built in.
-pub const FORMATS: bool = cfg!(feature = "formats");
+use vellum::Design;
+use vellum::design::{Rmap, TableFormat};
+
+/// Whether the engines of all designs are built in. Otherwise there are those of x86-64 with the
+/// default reverse mapping, that of Linux since 2010, and the two of the first comparison that the
+/// laboratory makes.
+pub const ALL: bool = cfg!(feature = "designs");
+
+/// Whether the feature that brings the engines of all designs is not needed for `design`.
+pub(crate) fn is_built_in(design: &Design) -> bool {
+    let few = [
+        Rmap::Chains,
+        Rmap::Partial,
+        Rmap::AnonVmaChain,
+        Rmap::Family,
+    ];
+    ALL || design.format == TableFormat::X86_64 && few.contains(&design.rmap)
+}
 
 /// Evaluates an expression with `$F` and `$R` as the page-table format and the reverse mapping
 /// that a design names, if there are engines of the two; otherwise another one with `$format` as
@@ -15,10 +31,10 @@ pub const FORMATS: bool = cfg!(feature = "formats");
 ///     let design = Design::parse(options).unwrap();
 ///     vellum_engine::with_instance!(design, F, R => Some(R::NAME), _other => None)
 /// };
-/// assert_eq!(name("rmap=pv"), Some("pv"));
-/// assert_eq!(name("rmap=pv,format=sv39"), None);
+/// assert_eq!(name("rmap=chains"), Some("chains"));
+/// assert_eq!(name("rmap=chains,format=sv39"), None);
 /// ```
-#[cfg(feature = "formats")]
+#[cfg(feature = "designs")]
 #[macro_export]
 macro_rules! with_instance {
     ($design:expr, $F:ident, $R:ident => $body:expr, $format:ident => $none:expr) => {{
@@ -49,16 +65,29 @@ macro_rules! with_instance {
     }};
 }
 
-/// As with the feature `formats`, for x86-64 alone.
-#[cfg(not(feature = "formats"))]
+/// As with the feature `designs`, for the few that are there without it.
+#[cfg(not(feature = "designs"))]
 #[macro_export]
 macro_rules! with_instance {
     ($design:expr, $F:ident, $R:ident => $body:expr, $format:ident => $none:expr) => {{
-        use ::vellum::design::TableFormat;
+        use ::vellum::design::{Rmap, TableFormat};
+        type $F = ::vellum::table::X86_64;
         match ($design.format, $design.rmap) {
-            (TableFormat::X86_64, rmap) => {
-                type $F = ::vellum::table::X86_64;
-                ::vellum::with_rmap!(rmap, $R => $body)
+            (TableFormat::X86_64, Rmap::Chains) => {
+                type $R = ::vellum::rmap::Chains;
+                $body
+            }
+            (TableFormat::X86_64, Rmap::Partial) => {
+                type $R = ::vellum::rmap::Partial;
+                $body
+            }
+            (TableFormat::X86_64, Rmap::AnonVmaChain) => {
+                type $R = ::vellum::rmap::AnonVmaChain;
+                $body
+            }
+            (TableFormat::X86_64, Rmap::Family) => {
+                type $R = ::vellum::rmap::Family;
+                $body
             }
             ($format, _) => $none,
         }

@@ -6,9 +6,9 @@
 //! call once, so the price of dynamic dispatch is paid per slice and not per
 //! page fault.
 //!
-//! [`build`] knows the instances that exist: every reverse-mapping design on
-//! x86-64, and with the feature `formats` one on every other format, or two. [`CoreEngine`] is public, so that
-//! tests can run instances of their own, with faults built in.
+//! [`build`] knows the instances that exist: four reverse mappings on x86-64, and with the feature
+//! `designs` every one there, and one on every other format, or two. [`CoreEngine`] is public, so
+//! that tests can run instances of their own, with faults built in.
 //!
 //! Pages are those of the engine's format everywhere in this crate: 4 KiB as in
 //! a trace, or larger ([`Engine::pages`]).
@@ -33,13 +33,13 @@ mod slots;
 
 pub use build::{Config, build, check, machine};
 pub use core_engine::CoreEngine;
-pub use instances::FORMATS;
+pub use instances::ALL;
 pub use op::{
     Access, Advice, Backing, Call, Divergence, Engine, EngineError, FileSlot, GroupName, GroupUse,
     Groups, Leaf, Op, OpError, Outcome, Pages, Prot, Sharing, SpaceSlot, pristine_word,
     written_word,
 };
-pub use pages::{fault_around_of, gives, has_format, has_groups, pages_of, reclaims};
+pub use pages::{fault_around_of, gives, has_groups, is_built_in, pages_of, reclaims};
 pub use vellum::design::{OptionInfo, Preset};
 pub use vellum_machine::store::DeviceModel;
 pub use vellum_machine::{Arena, ArenaOptions};

@@ -1,10 +1,10 @@
 //! What callers ask of a design before an engine of it is built.
 
-use vellum::design::{GroupMode, TableFormat};
+use vellum::design::GroupMode;
 use vellum::table::Format;
 use vellum::{Design, with_format};
 
-use crate::FORMATS;
+use crate::instances;
 use crate::op::{EngineError, Pages};
 
 /// The pages that engines of `design` have ([`crate::Engine::pages`]).
@@ -15,12 +15,12 @@ pub fn pages_of(design: &str) -> Result<Pages, EngineError> {
     Ok(with_format!(parse(design)?.format, F => of::<F>()))
 }
 
-/// Whether engines of the page-table format of `design` are built in.
+/// Whether the feature that brings the engines of all designs is not needed for `design`.
 ///
 /// # Errors
 /// [`EngineError::Design`] if it is not a design.
-pub fn has_format(design: &str) -> Result<bool, EngineError> {
-    Ok(FORMATS || parse(design)?.format == TableFormat::X86_64)
+pub fn is_built_in(design: &str) -> Result<bool, EngineError> {
+    Ok(instances::is_built_in(&parse(design)?))
 }
 
 /// The fault-around window of `design`: the pages of a file that one read fault

@@ -251,7 +251,7 @@ fn is_told(contrast: &Contrast, arm: usize) -> bool {
 mod tests {
     use super::*;
     use crate::advise::knobs::KNOBS;
-    use crate::bench::host::scratch::Scratch;
+    use crate::host::scratch::Scratch;
     use vellum_results::advise::{Audience, Basis, Said};
 
     fn row(what: &str) -> Row {

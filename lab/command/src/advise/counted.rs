@@ -3,7 +3,7 @@
 
 use super::prices::Prices;
 use super::survey::{Counted, Patterns};
-use crate::bench::host::forkfault::Round;
+use crate::host::forkfault::Round;
 use vellum_results::Figure;
 use vellum_results::advise::{Asked, Audience, Basis, Row, Said};
 use vellum_terminal::table::grouped;

@@ -3,7 +3,7 @@
 //! Prices are measured in rounds. An effect is computed for each round from all prices of that
 //! round; the median is the value, and resampling rounds gives the interval.
 
-use crate::bench::host::forkfault::Round;
+use crate::host::forkfault::Round;
 use crate::stats::{Random, median, quantile};
 use vellum_results::Figure;
 use vellum_results::advise::Price;

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::on_host::chosen;
-use crate::bench::host::scratch::Sweeper;
+use crate::host::scratch::Sweeper;
 
 /// Where the file lies: only who may change settings may write there.
 const DIRECTORY: &str = "/run/vellum-settings";
@@ -183,7 +183,7 @@ fn mend(directory: &Path) -> io::Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::host::scratch::Scratch;
+    use crate::host::scratch::Scratch;
 
     /// Two settings and a place for the file, in place of `/sys` and `/run`.
     fn machine(name: &str) -> (Scratch, [PathBuf; 2], PathBuf) {

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::host::scratch::Scratch;
 use crate::excerpt;
 use crate::failure::{Failure, OrFail};
+use crate::host::scratch::Scratch;
 use crate::shipped::shipped_trace;
 use vellum_terminal::progress::{Interrupt, Style};
 use vellum_terminal::text::plural;

@@ -4,8 +4,9 @@
 
 use vellum_results::bench::{About, Bench};
 
-use super::request::{On, Request};
+use super::request::Request;
 use crate::compare::{Contrast, Method};
+use crate::on::On;
 use crate::report::names::letter;
 use crate::stats::{Samples, quantile};
 

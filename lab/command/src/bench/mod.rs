@@ -20,11 +20,12 @@ pub mod text;
 mod tmpfs;
 
 use crate::failure::Failure;
+use crate::on::On;
 use vellum_terminal::progress::Interrupt;
 
 pub use findings::{Arm, Figure, Findings, Input, Run};
 pub use list::BENCHMARKS;
-pub use request::{On, Request, Sizes};
+pub use request::{Request, Sizes};
 
 /// Runs a benchmark.
 ///

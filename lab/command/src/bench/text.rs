@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::findings::{Arm, ArmFigure, Figure, Findings, Row, Run, Share, Standing};
-use super::request::{On, Request};
+use super::request::Request;
 use crate::compare::Verdict;
+use crate::on::On;
 use crate::report::Detail;
 use crate::report::figures::{bounds, said, uneven};
 use crate::report::names::{Names, WIDTH};

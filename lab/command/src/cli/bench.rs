@@ -18,9 +18,10 @@ use super::simulated::SimArgs;
 use super::{Failure, OrFail, size};
 
 use crate::bench::findings;
-use crate::bench::request::{self, CONFIDENCE, On, PASSES, Request, Sizes};
+use crate::bench::request::{self, CONFIDENCE, PASSES, Request, Sizes};
 use crate::bench::{self, BENCHMARKS, Benchmark, Findings, text};
 use crate::compare::Method;
+use crate::on::On;
 use crate::report::published;
 use vellum_engine::DeviceModel;
 use vellum_results::profile::Profile;

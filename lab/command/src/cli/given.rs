@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::import::{self, made_of};
 use super::{Failure, OrFail};
-use crate::bench::host::scratch::Scratch;
+use crate::host::scratch::Scratch;
 use vellum_import::{ImportError, Options, recognise};
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 use vellum_trace::{DEFAULT_LEVEL, TraceError, TraceReader, TraceWriter};

@@ -6,8 +6,8 @@ use std::io;
 use clap::Args;
 
 use super::{Failure, OrFail};
-use crate::bench::host::forkfault::program;
-use crate::bench::host::forkfault::{Kind, Placement, Program};
+use crate::host::forkfault::program;
+use crate::host::forkfault::{Kind, Placement, Program};
 
 const EXAMPLES: &str = "\
 A line for each child: nanoseconds of fork, of all touches together, and of exit. `vellum bench

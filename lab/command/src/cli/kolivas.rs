@@ -9,8 +9,8 @@ use clap::builder::ValueHint;
 use super::outputs::{OutputFile, OutputPath};
 use super::results::{OutputArgs, Results};
 use super::{Failure, OrFail};
-use crate::bench::host::{self, HostError};
-use host::kolivas::{Choice, Measured, Options, Plan, Preparation};
+use crate::bench::host::kolivas::{self as measured, Choice, Measured, Options, Plan, Preparation};
+use crate::host::{self, HostError};
 use vellum_results::kolivas::{Build as OneBuild, Kolivas, Load};
 use vellum_tables::kolivas::{self, Group, Run};
 use vellum_terminal::progress::{Interrupt, Style};
@@ -201,8 +201,8 @@ pub fn run(args: &KolivasArgs, build: &Build<'_>) -> Result<(), Failure> {
         preparation: (!args.fast).then(|| Preparation::usual(plan.warm_up_jobs)),
         style: build.style,
     };
-    let measured = host::kolivas::run(&options, &interrupt).map_err(HostError::into_failure)?;
-    let Measured { groups, stopped } = measured;
+    let found = measured::run(&options, &interrupt).map_err(HostError::into_failure)?;
+    let Measured { groups, stopped } = found;
     let interrupted = matches!(stopped, Some(HostError::Interrupted));
     let failure = stopped.as_ref().filter(|_| !interrupted);
     let report = Kolivas {

@@ -18,9 +18,10 @@ use crate::built_in;
 pub use crate::failure::{Failure, OrFail, refuse};
 use vellum_terminal::progress::say;
 
-#[cfg(not(all(feature = "history", feature = "sweep")))]
+#[cfg(not(all(feature = "bench", feature = "history", feature = "sweep")))]
 mod absent;
 pub mod advise;
+#[cfg(feature = "bench")]
 pub mod bench;
 #[cfg(feature = "simulation")]
 mod bench_sim;
@@ -41,6 +42,7 @@ pub mod host_forkfault;
 pub mod import;
 pub mod info;
 pub mod kept;
+#[cfg(feature = "bench")]
 pub mod kolivas;
 pub mod machines;
 pub mod outputs;
@@ -134,7 +136,7 @@ commands! {
     Advise => advise::AdviseArgs,
     Replay => replay::ReplayArgs,
     Compare => compare::CompareArgs,
-    Bench => bench::BenchArgs,
+    Bench => bench::BenchArgs if "bench" BENCH,
     Reproduce => reproduce::ReproduceArgs if "simulation" SIMULATION,
     Report => report::ReportArgs,
     History => history::HistoryArgs if "history" HISTORY,

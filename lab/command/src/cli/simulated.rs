@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::ValueHint;
 
 use super::{Failure, refuse};
-pub use crate::bench::On;
+pub use crate::on::On;
 #[cfg(feature = "simulation")]
 pub use run::{Request, machine_with, run};
 

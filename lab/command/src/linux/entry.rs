@@ -11,7 +11,7 @@
 use vellum_results::linux::EntryCost;
 
 use super::LinuxError;
-use crate::bench::host::forkfault::Helper;
+use crate::host::forkfault::Helper;
 use vellum_terminal::progress::Interrupt;
 
 /// Measures what it costs.

@@ -16,7 +16,7 @@ pub fn here() -> Environment {
         command_line: line("/proc/cmdline"),
         config: config(),
         cpu: field("/proc/cpuinfo", "model name"),
-        cpus: crate::bench::host::cpus(),
+        cpus: crate::host::cpus(),
         memory: memory(),
         huge_pages: format!(
             "anonymous {}; shared {}",

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::bench::host::HostError;
 use crate::failure::Failure;
+use crate::host::HostError;
 use vellum_trace::TraceError;
 
 /// A replay on the host's kernel that did not come to its end.

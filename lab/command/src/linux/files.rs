@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::LinuxError;
-use crate::bench::host::scratch::Scratch;
+use crate::host::scratch::Scratch;
 
 /// Where scratch files go if nobody says otherwise: a file system in memory.
 fn default_parent() -> PathBuf {

@@ -15,9 +15,9 @@ use super::plan::Plan;
 use super::sys::Pinned;
 use super::tree::{self, Mode, Replayed};
 use super::{LinuxError, supported};
-use crate::bench::host::HostError;
-use crate::bench::host::forkfault::Helper;
 use crate::compare::order::orders;
+use crate::host::HostError;
+use crate::host::forkfault::Helper;
 use vellum_results::linux::EntryCost;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
 

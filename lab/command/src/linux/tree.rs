@@ -18,7 +18,7 @@ use super::protocol::{
     self, KEEPER, MODE_EMPTY, MODE_HUGE, MODE_SMALL, MODE_TIMED, Slot, TIMES, op,
 };
 use super::sys;
-use crate::bench::host::HostError;
+use crate::host::HostError;
 use crate::replay::Class;
 use vellum_terminal::job::{self, Job};
 use vellum_terminal::progress::Interrupt;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::bench::findings::{ArmFigure, Figure, Standing};
 use crate::bench::host::sdet::SHIPPED;
-use crate::bench::{self, Findings, On, Request, Run, request};
+use crate::bench::{self, Findings, Request, Run, request};
 use crate::compare::{Method, Reason, Verdict};
 use crate::failure::Failure;
+use crate::on::On;
 use crate::report::kernbench;
 use vellum_description::Description;
 use vellum_profile::sample::Profiler;

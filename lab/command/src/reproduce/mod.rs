@@ -30,9 +30,9 @@ mod zero;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use crate::bench::host::scratch::Scratch;
 use crate::excerpt;
 use crate::failure::{Failure, OrFail};
+use crate::host::scratch::Scratch;
 use crate::scale::Kept;
 use bench::Setting;
 use model::Reproduction;
@@ -140,8 +140,8 @@ fn run_sections(
         seed: setting.seed,
         host: format!(
             "Linux {}, {} CPUs",
-            crate::bench::host::kernel_release(),
-            crate::bench::host::cpus()
+            crate::host::kernel_release(),
+            crate::host::cpus()
         ),
         sections: Vec::new(),
         left_out,

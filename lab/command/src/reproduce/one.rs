@@ -6,8 +6,9 @@ use super::model::{self, Section};
 use super::published;
 use super::task::{Entry, Task};
 use crate::bench::findings::{ArmFigure, Row};
-use crate::bench::{Findings, On, Run};
+use crate::bench::{Findings, Run};
 use crate::failure::Failure;
+use crate::on::On;
 use crate::report::figures::said;
 use vellum_terminal::table::{Table, grouped};
 
@@ -496,7 +497,7 @@ fn host(task: &Task<'_>, section: &mut Section) -> Result<(), Failure> {
         section.method.extend(run.facts.iter().cloned());
     }
     section.method.extend(findings.notes.iter().cloned());
-    let heading = format!("ours: Linux {}", crate::bench::host::kernel_release());
+    let heading = format!("ours: Linux {}", crate::host::kernel_release());
     section.tables.push((heading, table.render(0)));
     Ok(())
 }

@@ -7,8 +7,9 @@ use super::schemes::{options, with_later};
 use super::task::Task;
 use super::zero::interrupted;
 use crate::bench::core::run::ALL_PHASES;
-use crate::bench::{On, PRESSURE, Run};
+use crate::bench::{PRESSURE, Run};
 use crate::failure::Failure;
+use crate::on::On;
 use vellum_terminal::table::{Table, grouped};
 
 /// The scheme of 2003 with the lists of regions that it searched then.

@@ -7,9 +7,10 @@ use super::published::{self, KERNELS_2014, LAT_MMAP, LOOPDD, LOOPDD_ITERATIONS, 
 use super::shares;
 use super::task::{Entry, Task};
 use crate::bench::findings::Standing;
-use crate::bench::{Findings, On, Run};
+use crate::bench::{Findings, Run};
 use crate::compare::Verdict;
 use crate::failure::Failure;
+use crate::on::On;
 use crate::report::figures::said;
 use crate::report::published::{Arm, block_table};
 use vellum_results::bench::Block;

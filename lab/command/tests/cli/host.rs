@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::command::{text, vellum};
 use serde_json::Value;
-use vellum_lab::bench::host::scratch::Scratch;
-use vellum_lab::bench::host::{sdet, tools};
+use vellum_lab::bench::host::sdet;
+use vellum_lab::host::scratch::Scratch;
+use vellum_lab::host::tools;
 
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));

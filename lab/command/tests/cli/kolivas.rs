@@ -6,7 +6,7 @@ use std::process::Output;
 use crate::command::{text, vellum};
 use crate::host::{command, interrupt_when, toy_tree};
 use serde_json::Value;
-use vellum_lab::bench::host::scratch::Scratch;
+use vellum_lab::host::scratch::Scratch;
 
 /// Two loads that every machine has, in no time.
 const QUICK: &str = "--fast --no-half --no-optimal --single -n 2 --quiet";

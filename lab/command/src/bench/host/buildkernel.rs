@@ -8,12 +8,13 @@
 
 use std::path::Path;
 
-use super::scratch::Scratch;
 use super::tmpfs::{file_system, mount_tmpfs, with_own_mounts};
 use super::tree::{Build, Configuration, Tree};
-use super::{Host, HostError, RUSAGE, WALL, cpus, memory_mebibytes, row_label};
+use super::{Host, RUSAGE, WALL, row_label};
 use crate::bench::Run;
 use crate::bench::buildkernel::jobs;
+use crate::host::scratch::Scratch;
+use crate::host::{HostError, cpus, memory_mebibytes};
 use crate::report::buildkernel::{Builds, block};
 
 /// What is mounted without being asked for.

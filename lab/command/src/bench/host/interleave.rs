@@ -5,7 +5,7 @@
 //! that a drift of the machine hits both alike. What the two differ by is what a
 //! figure of another kernel, or of another day, must differ by to mean something.
 
-use super::HostError;
+use crate::host::HostError;
 use crate::stats::Random;
 
 /// Number of arms: A and A'.

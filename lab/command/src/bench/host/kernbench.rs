@@ -7,8 +7,9 @@
 //! into memory and makes the tools that `make clean` leaves in place.
 
 use super::tree::{Build, Tree};
-use super::{Host, HostError, Interleaved, RUSAGE, WALL, cpus, row_label};
+use super::{Host, Interleaved, RUSAGE, WALL, row_label};
 use crate::bench::Run;
+use crate::host::{HostError, cpus};
 use crate::report::{self, kernbench::Row};
 use vellum_terminal::progress::{Interrupt, Progress};
 

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::HostError;
 use super::tree::{Build, Tree};
+use crate::host::HostError;
 use vellum_tables::kolivas::{Group, Load, Run};
 use vellum_terminal::job::WATCH;
 use vellum_terminal::progress::{Interrupt, Progress, Style};
@@ -261,8 +261,8 @@ fn rest(time: Duration, interrupt: &Interrupt) -> Result<(), HostError> {
 mod tests {
     use std::fs;
 
-    use super::super::scratch::Scratch;
     use super::*;
+    use crate::host::scratch::Scratch;
 
     const USUAL: Choice = Choice {
         single: false,

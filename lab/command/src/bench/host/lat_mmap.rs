@@ -7,12 +7,13 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr;
 
-use super::forkfault::{Helper, TrapCost};
 use super::tmpfs::on_ext4;
-use super::{Host, HostError, Interleaved};
+use super::{Host, Interleaved};
 use crate::bench::lat_mmap::{Size, block_of, sizes};
 use crate::bench::{Figure, Run};
 use crate::clock::{Clock, HostClock};
+use crate::host::HostError;
+use crate::host::forkfault::{Helper, TrapCost};
 use vellum_terminal::progress::Interrupt;
 
 /// The iterations of one size.

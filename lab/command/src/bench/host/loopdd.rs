@@ -6,10 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::tmpfs::{mount_tmpfs, with_own_mounts};
-use super::tools::{self, Tool};
-use super::{Host, HostError, Interleaved, WALL, memory_mebibytes, scratch};
+use super::{Host, Interleaved, WALL};
 use crate::bench::loopdd::{Iteration, blocks_of, middle};
 use crate::bench::{Run, Variant};
+use crate::host::tools::{self, Tool};
+use crate::host::{HostError, memory_mebibytes, scratch};
 use vellum_terminal::job::{self, Job};
 use vellum_terminal::progress::Interrupt;
 

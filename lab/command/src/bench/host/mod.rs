@@ -7,17 +7,14 @@
 //! the kernel and the same kernel once more ([`interleave`]).
 
 pub mod buildkernel;
-pub mod error;
 pub mod forkfault;
 pub mod interleave;
 pub mod kernbench;
 pub mod kolivas;
 pub mod lat_mmap;
 pub mod loopdd;
-pub mod scratch;
 pub mod sdet;
 pub mod tmpfs;
-pub mod tools;
 pub mod tree;
 
 use std::path::Path;
@@ -25,9 +22,9 @@ use std::path::Path;
 use super::findings::{Arm, Figure, Findings, Input, Run, arms_of, figure_of};
 use super::request::Request;
 use crate::failure::Failure;
+use crate::host::{HostError, kernel_release};
 use vellum_terminal::progress::{Interrupt, Progress};
 
-pub use error::HostError;
 pub use interleave::Interleaved;
 
 /// Clock of everything that is timed from outside.
@@ -40,27 +37,6 @@ const RUSAGE: &str = "CPU time of all processes (wait4)";
 const ONE_KERNEL: &str = "On a host there is one kernel: A' is the same kernel again, in \
      alternating order. What it differs by is what another kernel's figure must differ by to mean \
      something.";
-
-/// CPUs that this process may use.
-pub fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// All memory of the host in MiB; none where the kernel does not say.
-pub fn memory_mebibytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib >> 10)
-}
-
-/// Release of the host's kernel, as `uname -r` prints it.
-pub fn kernel_release() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .map_or_else(|_| "linux".to_owned(), |release| release.trim().to_owned())
-}
 
 /// Findings of this kernel beside itself, without a run.
 pub fn of_this_kernel() -> Findings {

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::ptr;
 use std::thread;
 
-use super::HostError;
-use super::scratch::Scratch;
+use crate::host::HostError;
+use crate::host::scratch::Scratch;
 
 /// Calls `work` with an empty directory, on a thread whose mounts are its own. Whatever
 /// it mounts below the directory is gone when the thread ends, and so when the program

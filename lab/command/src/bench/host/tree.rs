@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::{HostError, scratch, tools};
+use crate::host::{HostError, scratch, tools};
 use vellum_terminal::job::{self, Job, Usage};
 use vellum_terminal::progress::Interrupt;
 

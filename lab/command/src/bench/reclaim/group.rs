@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::bench::host::scratch::Sweeper;
+use crate::host::scratch::Sweeper;
 use vellum_record::groups::Location;
 pub use vellum_record::groups::Version;
 

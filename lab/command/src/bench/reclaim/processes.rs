@@ -15,7 +15,7 @@ use vellum_engine::{Backing, Call, FileSlot, Op, SpaceSlot};
 
 use super::group::Group;
 use super::process::{Process, Refused, checked, end_with_parent, enter, error, now};
-use crate::bench::host::HostError;
+use crate::host::HostError;
 
 /// Bytes of an order (first operation, the one after the last, lane of a child) and of an
 /// answer (error, CPU time, when it began, when it ended).

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use super::plan::{What, Work};
 use super::sides::{Side, Span};
-use crate::bench::host::HostError;
-use crate::bench::host::forkfault::TrapCost;
 use crate::compare::{Clock, HostClock};
 use crate::failure::Failure;
+use crate::host::HostError;
+use crate::host::forkfault::TrapCost;
 
 const PAGE: usize = 4096;
 

@@ -10,13 +10,13 @@ mod reach;
 mod sides;
 
 use super::findings::{Findings, Run, arms_of};
-use super::host::forkfault::{Helper, TrapCost};
 use super::host::tmpfs::{mount_tmpfs, with_own_mounts};
-use super::host::{HostError, cpus, kernel_release};
 use super::lat_mmap::sizes;
 use super::request::Request;
 use crate::compare::{Arenas, Builder};
 use crate::failure::Failure;
+use crate::host::forkfault::{Helper, TrapCost};
+use crate::host::{HostError, cpus, kernel_release};
 use measure::Times;
 use plan::{BLOCKS, Place, Step};
 use sides::{Copying, Core, Side, Tmpfs};

@@ -9,13 +9,14 @@ use super::memory::{Processes, Threads};
 use super::plan::{Step, Timed, What, Work, cut};
 use super::sides::{Side, Tmpfs};
 use crate::bench::findings::{Findings, Run};
-use crate::bench::host::forkfault::{Helper, TrapCost};
+use crate::bench::host;
 use crate::bench::host::tmpfs::{mount_tmpfs, on_ext4, with_own_mounts};
-use crate::bench::host::{self, HostError, cpus};
 use crate::bench::request::Request;
 use crate::bench::sweep::{self, blocks, cpu_counts, size_name};
 use crate::compare::HostClock;
 use crate::failure::Failure;
+use crate::host::forkfault::{Helper, TrapCost};
+use crate::host::{HostError, cpus};
 use vellum_terminal::progress::Interrupt;
 use vellum_terminal::text::plural;
 

@@ -12,11 +12,12 @@ use vellum_engine::{Call, Engine, FileSlot, Op, Outcome, SpaceSlot};
 
 use super::plan::{FILES, What, Work};
 use crate::bench::core::lat_mmap as on_core;
-use crate::bench::host::forkfault::TrapCost;
-use crate::bench::host::{HostError, lat_mmap as on_host};
+use crate::bench::host::lat_mmap as on_host;
 use crate::bench::lat_mmap::Size;
 use crate::compare::{Clock, HostClock};
 use crate::failure::Failure;
+use crate::host::HostError;
+use crate::host::forkfault::TrapCost;
 
 /// When something was done, by the clock of the run.
 #[derive(Clone, Copy, Debug)]

@@ -196,8 +196,8 @@ fn manual(random: &mut Random) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::scratch::Scratch;
     use super::*;
+    use crate::host::scratch::Scratch;
 
     #[test]
     fn directories_are_alike_and_hold_the_words_that_scripts_look_for() {

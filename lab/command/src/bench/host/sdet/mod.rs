@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::scratch::{Scratch, last_lines};
-use super::{Host, HostError, Interleaved, RUSAGE, WALL, row_label, tools};
+use super::{Host, Interleaved, RUSAGE, WALL, row_label};
 use crate::bench;
+use crate::host::scratch::{Scratch, last_lines};
+use crate::host::{HostError, tools};
 use crate::report;
 use vellum_terminal::job::{self, Job, Usage};
 use vellum_terminal::progress::Interrupt;

@@ -9,7 +9,7 @@
 
 use std::fmt::Write;
 
-use super::super::tools::Tool;
+use crate::host::tools::Tool;
 use crate::stats::Random;
 
 /// Every program that steps run and the shell does not bring along.

@@ -2,7 +2,8 @@
 
 use super::super::of_this_kernel;
 use super::*;
-use crate::bench::{Findings, On, Request};
+use crate::bench::{Findings, Request};
+use crate::on::On;
 
 /// What comes of one pass of up to `most` scripts at once below `directory`.
 fn measured(most: u64, directory: &Path, interrupt: &Interrupt) -> Result<Findings, HostError> {

@@ -1,4 +1,4 @@
-//! Directories and files that are gone when a benchmark ends, however it ends.
+//! Directories and files that are gone when what uses them ends, however it ends.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};

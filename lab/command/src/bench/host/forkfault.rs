@@ -1,8 +1,9 @@
 //! The program as a benchmark: its variants, and what they take.
 
-use super::{Helper, Iteration, Kind, Placement, Program, TrapCost, table_span};
-use crate::bench::host::{Host, HostError, Interleaved, WALL, cpus};
+use super::{Host, Interleaved, WALL};
 use crate::bench::{Figure, Request, Run, Variant};
+use crate::host::forkfault::{Helper, Iteration, Kind, Placement, Program, TrapCost, table_span};
+use crate::host::{HostError, cpus};
 
 /// The program that a variant of the benchmark stands for.
 fn program(variant: &str, request: &Request) -> Result<Program, HostError> {

@@ -4,7 +4,6 @@
 //! runs in this program started anew ([`Helper`]), as the hidden command
 //! `vellum host-forkfault`.
 
-mod measure;
 pub mod prices;
 pub mod program;
 mod sys;
@@ -16,7 +15,6 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 
-pub use measure::measure;
 pub use prices::Round;
 pub use program::{Iteration, Kind, Placement, Program};
 pub use trap::TrapCost;

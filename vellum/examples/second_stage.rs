@@ -159,6 +159,7 @@ unsafe impl Format for Ept {
     }
     fn swapped(entry: u64) -> Swapped {
         Swapped {
+            clean: false,
             slot: (entry & FRAME) >> 12,
             exclusive: entry & EXCLUSIVE != 0,
         }

@@ -1,6 +1,8 @@
 //! The examples of parts that are used without the rest, and of the whole in short, run.
 #![allow(clippy::duplicate_mod, reason = "each example brings its board")]
 
+#[path = "../examples/dirty_tracking.rs"]
+mod dirty_tracking;
 #[path = "../examples/fault_hooks.rs"]
 mod fault_hooks;
 #[path = "../examples/frames.rs"]
@@ -13,6 +15,11 @@ mod ranges;
 mod second_stage;
 #[path = "../examples/whole_manager.rs"]
 mod whole_manager;
+
+#[test]
+fn a_guest_moves_while_it_runs_and_checkpoints_have_what_has_changed() {
+    dirty_tracking::main().expect("the example runs");
+}
 
 #[test]
 fn a_guest_runs_before_its_memory_has_come_and_is_saved_while_it_stores() {

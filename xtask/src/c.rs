@@ -111,6 +111,7 @@ fn header_of(c: &Path) -> Result<String, String> {
         "rules",
         "layout",
         "hooks",
+        "dirty",
         "objects",
         "open",
         "swap",

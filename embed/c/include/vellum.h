@@ -363,6 +363,16 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_HOOK_QUIET 2
 
 /*
+ Pages that were written lose the right to store, so that the next store faults.
+ */
+#define VELLUM_DIRTY_PROTECTS 1
+
+/*
+ Superpages are made single pages, as far as there is memory for tables.
+ */
+#define VELLUM_DIRTY_SPLITS 2
+
+/*
  No more seals.
  */
 #define VELLUM_SEAL_SEAL 1
@@ -1792,6 +1802,22 @@ enum vellum_status vellum_hooks_wake(struct vellum *vm,
                                      struct vellum_space space,
                                      uint64_t address,
                                      uint64_t bytes);
+
+/*
+ Calls `each`, with `context`, for the pages of a range that were written since the call before, and
+ clears the marks that say so. The first call reports everything, and later ones also what was mapped,
+ moved or dropped since. `flags` is a sum of VELLUM_DIRTY_PROTECTS and VELLUM_DIRTY_SPLITS. `each` may
+ get a page twice. The space's lock is held meanwhile: `each` must not call the manager.
+ */
+enum vellum_status vellum_dirty_take(struct vellum *vm,
+                                     struct vellum_space space,
+                                     uint64_t address,
+                                     uint64_t bytes,
+                                     uint32_t flags,
+                                     void (*each)(void *context,
+                                                  uint64_t address,
+                                                  uint64_t bytes),
+                                     void *context);
 
 /*
  Makes an object for a file of `bytes` bytes in the backing store with the number `store`,

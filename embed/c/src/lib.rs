@@ -16,6 +16,7 @@
 extern crate alloc;
 
 mod access;
+mod dirty;
 mod frames;
 mod groups;
 mod heap;

@@ -471,6 +471,45 @@ static void hooks(struct vellum *vm, struct vellum_space none)
     ANSWERS(OK, vellum_exit(vm, space, &ended));
 }
 
+/* What vellum_dirty_take() has reported. */
+struct told {
+    uint64_t calls, address, bytes;
+};
+
+static void tell(void *context, uint64_t address, uint64_t bytes)
+{
+    struct told *told = context;
+    *told = (struct told){told->calls + 1, address, bytes};
+}
+
+static void dirty(struct vellum *vm, struct vellum_space none)
+{
+    struct vellum_space space;
+    const uint32_t read_write = VELLUM_PROT_READ | VELLUM_PROT_WRITE;
+    struct vellum_map_request request = {.bytes = 4 * PAGE, .prot = read_write};
+    struct told told = {0};
+    enum vellum_resolved how;
+    uint64_t place;
+    bool ended;
+
+    ANSWERS(OK, vellum_space_create(vm, &space));
+    ANSWERS(OK, vellum_map(vm, space, &request, &place));
+    ANSWERS(NO_SPACE, vellum_dirty_take(vm, none, place, PAGE, 0, tell, &told));
+    ANSWERS(ARGUMENT, vellum_dirty_take(vm, space, place, PAGE, 0, NULL, &told));
+    ANSWERS(ARGUMENT, vellum_dirty_take(vm, space, place, PAGE, 4, tell, &told));
+    ANSWERS(ARGUMENT, vellum_dirty_take(vm, space, place + 1, PAGE, 0, tell, &told));
+    ANSWERS(BAD_RANGE, vellum_dirty_take(vm, space, place, 0, 0, tell, &told));
+    EXPECT(told.calls == 0);
+    ANSWERS(OK, vellum_dirty_take(vm, space, place, 4 * PAGE, 0, tell, &told));
+    EXPECT(told.calls == 1 && told.address == place && told.bytes == 4 * PAGE);
+    ANSWERS(OK, vellum_dirty_take(vm, space, place, 4 * PAGE, VELLUM_DIRTY_SPLITS, tell, &told));
+    EXPECT(told.calls == 1);
+    ANSWERS(OK, vellum_fault(vm, space, place + PAGE, VELLUM_WRITE, &how));
+    ANSWERS(OK, vellum_dirty_take(vm, space, place, 4 * PAGE, VELLUM_DIRTY_PROTECTS, tell, &told));
+    EXPECT(told.calls == 2 && told.address == place + PAGE && told.bytes == PAGE);
+    ANSWERS(OK, vellum_exit(vm, space, &ended));
+}
+
 static void advice(struct vellum *vm, struct vellum_space none)
 {
     struct vellum_space space, child;
@@ -689,6 +728,7 @@ static void arguments_that_are_none(void)
     advice(vm, none);
     placement(vm, none);
     hooks(vm, none);
+    dirty(vm, none);
     ANSWERS(NO_REGION, vellum_region_at(vm, space, UINT64_MAX, &region));
     ANSWERS(OK, vellum_region_at(vm, space, place + 1, &region));
     EXPECT(region.start == place && region.bytes == 16 * PAGE && region.object.bits == 0);

@@ -174,14 +174,15 @@ impl<'a, F: Format> Slot<'a, F> {
         true
     }
 
-    /// Puts the entry of a page in swap in the place of this one, which is none of a large
-    /// leaf. The visitor answers [`super::Verdict::Unmapped`].
-    pub(crate) fn swap_out(&self, page: Swapped) -> Marks {
+    /// Puts the entry of a private page in swap in the place of this one, which is none of a large
+    /// leaf. If this one was marked dirty, that of the page in swap is not clean. The visitor answers
+    /// [`super::Verdict::Unmapped`].
+    pub(crate) fn swap_out(&self, page: Swapped) {
         debug_assert!(!self.is_large(), "a large leaf swapped out");
-        let (old, _) = self.table.update(self.index, Users::Hardware, |old| {
-            F::with_watch(F::swap(page), F::is_watched(old))
+        self.table.update(self.index, Users::Hardware, |old| {
+            let clean = page.clean && !F::marks(old).dirty;
+            F::with_watch(F::swap(Swapped { clean, ..page }), F::is_watched(old))
         });
-        F::marks(old)
     }
 
     /// Whether it is that of a large leaf.
@@ -209,20 +210,22 @@ impl<'a, F: Format> Slot<'a, F> {
         F::marks(old)
     }
 
-    /// Clears the dirty mark; returns whether it was set.
+    /// Clears the dirty mark of a page of an object; returns whether it was set. If so,
+    /// [`Format::SOFT_DIRTY`] is set instead.
     pub(crate) fn take_dirty(&self) -> bool {
         if !F::marks(self.entry()).dirty {
             return false;
         }
         let (old, _) = self.table.update(self.index, Users::Hardware, |entry| {
             let marks = F::marks(entry);
+            let soft = if marks.dirty { F::SOFT_DIRTY } else { 0 };
             F::with_marks(
                 entry,
                 Marks {
                     dirty: false,
                     ..marks
                 },
-            )
+            ) | soft
         });
         F::marks(old).dirty
     }

@@ -48,6 +48,7 @@ pub use path::supply::Supply;
 pub use regions::map_request::{MapRequest, Placement, Source};
 pub use regions::maps::MapEntry;
 pub use regions::remap::{RemapPlacement, Remapped};
+pub use regions::track::TakeDirty;
 pub use state::account::{Limits, Rss, SpaceStats};
 pub use state::error::{CreateError, FaultError, FileError, MapError};
 pub use state::hooks::HookError;

@@ -18,6 +18,7 @@ mod access;
 mod collapse;
 mod commit;
 mod contiguous;
+mod dirty;
 mod files;
 mod folios;
 mod groups;

@@ -8,7 +8,7 @@
 
 use core::mem::MaybeUninit;
 
-use super::atomic::{AtomicU64, Ordering, fence};
+use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::platform::{CpuId, CpuSet, CpuWords};
 
 /// The CPUs that may hold translations of a space, or be inside its regions, on machines
@@ -185,6 +185,49 @@ impl DirtyMarks {
         let taken = bits & self.0.fetch_and(!bits, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         taken
+    }
+}
+
+/// A mark of an item that others may be about to replace.
+///
+/// A thread that marks an item looks for it once more after that. A thread that replaces the item first
+/// changes what such a look finds, and then asks for the mark, to carry it over. So the mark is carried
+/// over, or the look finds the change.
+#[derive(Debug, Default)]
+pub struct CarriedMark(AtomicU32);
+
+impl CarriedMark {
+    /// Whether the item is marked.
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Nobody else knows the item.
+    pub(crate) fn begin(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Marks an item that nobody replaces meanwhile.
+    pub(crate) fn set(&self) {
+        self.0.store(1, Ordering::Release);
+    }
+
+    /// Marks the item, and then does `look`.
+    pub(crate) fn mark_then<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.set();
+        fence(Ordering::SeqCst);
+        look()
+    }
+
+    /// Whether the item is marked, asked after the caller has begun to replace it.
+    pub(crate) fn get_after_change(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.get()
+    }
+
+    /// Takes the mark; returns whether the item was marked.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(0, Ordering::AcqRel) != 0
     }
 }
 

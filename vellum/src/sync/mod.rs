@@ -58,7 +58,9 @@ pub(crate) use crew::Crew;
 pub(crate) use cuts::CutCount;
 pub use epoch::{EpochStamp, Epochs, Pin, PinHost};
 pub(crate) use held::Held;
-pub(crate) use meet::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
+pub(crate) use meet::{
+    ActiveCpus, ActiveSet, CarriedMark, CpuRoom, DirtyMarks, Length, ManyActiveCpus,
+};
 pub(crate) use nested::NestedLock;
 #[cfg(not(vellum_loom))]
 pub(crate) use once::OnceBox;

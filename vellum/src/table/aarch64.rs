@@ -35,11 +35,11 @@
 //! which nothing here makes.
 //!
 //! **Swap.** The entry of a page in swap has bits 0 and 56 clear and bit 57 set, with the
-//! slot's number from bit 12 on, and bit 58 if no other entry names the slot. Hardware
-//! ignores all of it but bit 0.
+//! slot's number from bit 12 on, bit 58 if no other entry names the slot, and bit 60 if nobody has
+//! stored to the page since dirty tracking looked. Hardware ignores all of it but bit 0.
 //!
 //! **Watched.** A page that a fault hook watches has bit 57 of its leaf set, or bit 59 of its entry
-//! in swap.
+//! in swap. **Soft-dirty** ([`Format::SOFT_DIRTY`]) is bit 58 of leaves.
 
 use super::format::{Format, Marks, Swapped};
 use crate::addr::{Geometry, MemoryType, Pfn, Prot, Vpn};
@@ -90,6 +90,8 @@ const EXCLUSIVE: u64 = 1 << 58;
 const WATCHED: u64 = 1 << 57;
 /// The same, of a page in swap.
 const WATCHED_IN_SWAP: u64 = 1 << 59;
+/// Software, of a page in swap: nobody has stored to it since dirty tracking looked.
+const CLEAN: u64 = 1 << 60;
 const SLOT_SHIFT: u32 = 12;
 /// Of a table: nothing below is executable at EL1.
 const PRIVILEGED_NEVER_TABLE: u64 = 1 << 59;
@@ -147,6 +149,7 @@ unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
     const LEVELS: u32 = (ADDRESS_BITS - GRANULE).div_ceil(GRANULE - 3);
     // Blocks stand at the manual's levels 1 and 2 with 4 KiB, at 2 with the others.
     const MAX_LEAF_LEVEL: u32 = if GRANULE == 12 { 3 } else { 2 };
+    const SOFT_DIRTY: u64 = EXCLUSIVE;
     // TTBR0 has all 48 bits to itself.
     const USER_END: Vpn = Vpn(1 << (ADDRESS_BITS - GRANULE));
     const CONTIGUOUS_ORDER: u32 = if GRANULE == 12 { 4 } else { 0 };
@@ -272,7 +275,8 @@ unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
     #[inline]
     fn swap(page: Swapped) -> u64 {
         let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };
-        page.slot << SLOT_SHIFT | SWAPPED | exclusive
+        let clean = if page.clean { CLEAN } else { 0 };
+        page.slot << SLOT_SHIFT | SWAPPED | exclusive | clean
     }
 
     #[inline]
@@ -280,6 +284,7 @@ unsafe impl<const GRANULE: u32> Format for Aarch64<GRANULE> {
         Swapped {
             slot: entry >> SLOT_SHIFT & Swapped::MAX_SLOT,
             exclusive: entry & EXCLUSIVE != 0,
+            clean: entry & CLEAN != 0,
         }
     }
 }

@@ -32,6 +32,9 @@ pub struct Swapped {
     pub slot: u64,
     /// No other entry names the slot, or has done since this one was made.
     pub exclusive: bool,
+    /// Nobody has stored to the page since dirty tracking looked at it last
+    /// ([`Space::take_dirty`](crate::space::Space::take_dirty)).
+    pub clean: bool,
 }
 
 impl Swapped {
@@ -43,6 +46,7 @@ impl Swapped {
     pub(crate) const GUARD: Swapped = Swapped {
         slot: Swapped::MAX_SLOT,
         exclusive: false,
+        clean: false,
     };
 }
 
@@ -180,6 +184,12 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
     /// number, which may say that they map frames that lie the same way with the same rights,
     /// so that a processor caches one translation for all. 0 if the format has no such hint.
     const CONTIGUOUS_ORDER: u32 = 0;
+
+    /// A bit of leaves that map one page of an object. Set: the page may have been written since dirty
+    /// tracking looked at it last, also without a dirty mark. Hardware and the other methods leave it alone, and
+    /// [`Format::leaf`] leaves it clear. 0 if the format has none to spare: dirty tracking then reports
+    /// more pages than were written.
+    const SOFT_DIRTY: u64 = 0;
 
     /// An entry at `level` that leads to `table`.
     fn table_entry(table: Pfn, level: u32) -> u64;

@@ -22,8 +22,9 @@
 //! the run. A hart without Svnapot must not be shown such entries (`contiguous=off`).
 //!
 //! The entry of a page in swap has V and bit 8 clear and the other bit left to software (9)
-//! set, with the slot's number from bit 10 on, and bit 7 if no other entry names the slot.
-//! With V clear all bits are left to software.
+//! set, with the slot's number from bit 10 on, bit 7 if no other entry names the slot, and bit 5
+//! if nobody has stored to the page since dirty tracking looked. With V clear all bits are left to
+//! software.
 //!
 //! A page that a fault hook watches has the second software bit (9) of its leaf set, or bit 6 of its
 //! entry in swap.
@@ -50,6 +51,8 @@ const DIRTY: u64 = 1 << 7;
 const MAPPED: u64 = 1 << 8;
 /// Software (RSW): the page is in swap.
 const SWAPPED: u64 = 1 << 9;
+/// Of a page in swap: nobody has stored to it since dirty tracking looked.
+const CLEAN: u64 = 1 << 5;
 /// Of a page in swap: no other entry names the slot.
 const EXCLUSIVE: u64 = 1 << 7;
 /// Software, of a leaf: watched by a fault hook.
@@ -240,7 +243,8 @@ unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
     #[inline]
     fn swap(page: Swapped) -> u64 {
         let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };
-        page.slot << SLOT_SHIFT | SWAPPED | exclusive
+        let clean = if page.clean { CLEAN } else { 0 };
+        page.slot << SLOT_SHIFT | SWAPPED | exclusive | clean
     }
 
     #[inline]
@@ -248,6 +252,7 @@ unsafe impl<const TABLES: u32> Format for RiscV<TABLES> {
         Swapped {
             slot: entry >> SLOT_SHIFT & Swapped::MAX_SLOT,
             exclusive: entry & EXCLUSIVE != 0,
+            clean: entry & CLEAN != 0,
         }
     }
 }

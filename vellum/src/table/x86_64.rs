@@ -6,7 +6,8 @@
 //! an empty entry.
 //!
 //! The entry of a page in swap has P and bit 9 clear, bit 10 set, and bit 11 if no other
-//! entry names the slot. The slot's number stands where a frame would.
+//! entry names the slot, and bit 3 if nobody has stored to the page since dirty tracking looked. The
+//! slot's number stands where a frame would. In leaves bit 10 is [`Format::SOFT_DIRTY`].
 //!
 //! A page that a fault hook watches has bit 11 of its leaf set, or bit 8 of its entry in swap: bits
 //! that PAE has, too.
@@ -37,6 +38,8 @@ const DIRTY: u64 = 1 << 6;
 const PAGE_SIZE: u64 = 1 << 7;
 const MAPPED: u64 = 1 << 9;
 const SWAPPED: u64 = 1 << 10;
+/// Of a page in swap: nobody has stored to it since dirty tracking looked.
+const CLEAN: u64 = 1 << 3;
 const EXCLUSIVE: u64 = 1 << 11;
 /// Software, of a leaf: watched by a fault hook.
 const WATCHED: u64 = 1 << 11;
@@ -101,6 +104,7 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
         TABLES
     };
     const MAX_LEAF_LEVEL: u32 = 3;
+    const SOFT_DIRTY: u64 = SWAPPED;
     // The lower half, where bits 47, or 56, and up are zero, but for its last page: a system call
     // from the end of that would return to an address that is not canonical, at which a SYSRET
     // faults in the kernel. Linux keeps the page free for this, too.
@@ -208,7 +212,8 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
     #[inline]
     fn swap(page: Swapped) -> u64 {
         let exclusive = if page.exclusive { EXCLUSIVE } else { 0 };
-        (page.slot ^ Swapped::MAX_SLOT) << SLOT_SHIFT | SWAPPED | exclusive
+        let clean = if page.clean { CLEAN } else { 0 };
+        (page.slot ^ Swapped::MAX_SLOT) << SLOT_SHIFT | SWAPPED | exclusive | clean
     }
 
     #[inline]
@@ -216,6 +221,7 @@ unsafe impl<const TABLES: u32> Format for X86<TABLES> {
         Swapped {
             slot: (entry & FRAME_MASK) >> SLOT_SHIFT ^ Swapped::MAX_SLOT,
             exclusive: entry & EXCLUSIVE != 0,
+            clean: entry & CLEAN != 0,
         }
     }
 }

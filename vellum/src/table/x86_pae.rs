@@ -34,6 +34,7 @@ unsafe impl Format for X86Pae {
     type Reach = super::Windowed;
     const LEVELS: u32 = 3;
     const MAX_LEAF_LEVEL: u32 = 2;
+    const SOFT_DIRTY: u64 = X86_64::SOFT_DIRTY;
     const USER_END: Vpn = Vpn(3 << 18);
     const FIXED_ROOT: bool = true;
 

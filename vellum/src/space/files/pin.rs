@@ -126,6 +126,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             }
             return Ok(again(self.break_cow(fault, now)?));
         }
+        if fault.access == Access::Write && fault.space.is_tracked() {
+            // Stores by a device set no mark, and the last may come shortly before the pin ends.
+            table.mark_used(F::index(fault.page, level), true);
+        }
         pinned.set(self.pin_frame(pfn, fault.access));
         Ok(FaultStep::Done(Resolved::Spurious))
     }

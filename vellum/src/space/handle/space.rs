@@ -16,6 +16,7 @@ use crate::space::path::access::{Rights, UpdateError};
 use crate::space::regions::map_request::MapRequest;
 use crate::space::regions::maps::MapEntry;
 use crate::space::regions::remap::{RemapPlacement, Remapped};
+use crate::space::regions::track::TakeDirty;
 use crate::space::state::account::{Limits, SpaceStats};
 use crate::space::state::error::{FaultError, MapError};
 use crate::space::state::layout::Layout;
@@ -205,6 +206,37 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
             range: (start, pages),
             wakes: true,
         }
+    }
+
+    /// Calls `each` for the pages of a range that were written since the call before, and clears the
+    /// marks that say so (soft-dirty and `PAGEMAP_SCAN` on Linux, the dirty log of KVM). These are the
+    /// pages that a migration copies again, and the next checkpoint has. The first call about a
+    /// mapping reports all of it. `each` gets ranges, mostly ascending, and a page may be among them
+    /// twice.
+    ///
+    /// The CPUs are flushed before `each` is called: a store that comes later is reported by the next
+    /// call. The space's lock is held meanwhile, so `each` must not call the manager.
+    ///
+    /// Reported are stores of programs and of [`Space::write`]; pages that are pinned, and once more
+    /// after the last pin has ended; and what has other content for another reason: mappings that are
+    /// new, have grown or moved, and ranges that advice dropped. A page that was written and went to
+    /// swap is reported. If a page of an object was written and left memory, its whole mapping is.
+    /// Stores through other mappings are not, nor is what cuts an object. A page of a file stays dirty
+    /// for its store. A child of `fork` is new.
+    ///
+    /// A superpage has one mark, and is reported as a whole; [`TakeDirty::splits`] makes single pages of
+    /// it. Regions that have to be reported whole are cut at the edges of the range first.
+    ///
+    /// # Errors
+    /// [`MapError::BadRange`], [`MapError::NoSpace`] and [`MapError::Pinned`]; [`MapError::Limit`] and
+    /// [`MapError::OutOfMemory`] if a region cannot be cut. `each` was not called.
+    pub fn take_dirty(
+        self,
+        range: PageRange,
+        how: TakeDirty,
+        mut each: impl FnMut(PageRange),
+    ) -> Result<(), MapError> {
+        self.vm.take_dirty(self.id, range, how, &mut each)
     }
 
     /// Lets reclaim take the pages of a range again (munlock).

@@ -61,6 +61,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Zap<'_, P, F, R> {
     ) {
         let Zap { vm, pin, space, .. } = *self;
         let marks = F::marks(entry);
+        if marks.dirty && space.is_tracked() {
+            self.region.lose();
+        }
         let ages = vm.reclaim().is_some();
         for part in run.parts() {
             let frame = vm.memory.frame(part.frame).page();

@@ -291,6 +291,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
             }
         }
+        if matches!(advice, Advice::DontNeed | Advice::Free) {
+            self.forget_tracked(pin, space, range);
+        }
         let delayed = self.delay_flush(pin);
         let mut gather = self.gather(pin, *space);
         let _ = self.for_regions::<()>(space, range, |handle, view| {

@@ -61,7 +61,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
                     return Verdict::Stop;
                 }
                 let taken = self.take_away(space);
-                let dirty = slot.clear().dirty;
+                let dirty = self.clear_noted(pin, space, slot, content_stays);
                 if content_stays && dirty {
                     frame.page().set_if_clear(PageFlags::DIRTY);
                 }
@@ -204,6 +204,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
                     slot,
                     // This entry's was the only mapping, and nobody can fork it meanwhile.
                     exclusive: counts.maps() == 1 && replaced == 0,
+                    clean: space.is_tracked(),
                 });
                 replaced += 1;
                 stale.push(StaleEntry {
@@ -258,6 +259,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Mappings for Vm<P, F, R> {
                 emptied: entry.emptied(),
                 taken,
             });
+            self.note_lost(&pin, space, entry.page());
             self.count_resident(&pin, space, Resident::Anonymous, u64::MAX);
             Verdict::Unmapped
         });
@@ -356,6 +358,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let Some((gather, _)) = lost else {
             return ControlFlow::Continue(());
         };
+        region.lose();
         if gather.is_empty() {
             // The next region may be another space's.
             *lost = None;
@@ -382,6 +385,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 }
                 let taken = self.take_away(self.live_at(slot.space()));
                 if slot.take_dirty() {
+                    if F::SOFT_DIRTY == 0 {
+                        self.note_lost(pin, self.live_at(slot.space()), slot.page());
+                    }
                     frame.page().set_if_clear(PageFlags::DIRTY);
                     stale.push(StaleEntry {
                         space: slot.space(),

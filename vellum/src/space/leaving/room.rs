@@ -50,7 +50,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         return Verdict::Keep;
                     }
                     let taken = self.take_away(space);
-                    dirty = slot.clear().dirty;
+                    dirty = self.clear_noted(pin, space, slot, true);
                     if dirty {
                         // Before the entry leaves the reverse mapping: a sync finds the mark
                         // there or here.

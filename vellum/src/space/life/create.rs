@@ -63,6 +63,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         space.has_stack.store(0, Ordering::Relaxed);
         space.policy.store(0, Ordering::Relaxed);
         space.has_promoted.store(0, Ordering::Relaxed);
+        space.tracked.store(0, Ordering::Relaxed);
         space.limits.set(crate::space::Limits::default());
         space.layout.set(&Layout::fixed::<F>());
         space.account.reset(u64::from(Tables::<P, F>::ROOT_TABLES));

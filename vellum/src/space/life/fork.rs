@@ -225,7 +225,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Fork<'_, P, F, R> {
             vm.hold_for_copy(pin, view.object, original.handle());
         }
         let write = child.seq.write(pin);
-        let not_inherited = Traits::LOCKED.union(Traits::HOOKS);
+        let not_inherited = Traits::LOCKED.union(Traits::HOOKS).union(Traits::TRACKED);
         let mut traits = view.traits.without(not_inherited);
         if traits.has(Traits::WIPED_BY_FORK) {
             traits = traits.without(Traits::GROWN);

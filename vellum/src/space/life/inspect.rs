@@ -134,6 +134,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 if !region.gate.is_open() {
                     return Err(failure("the gate of a region was left closed"));
                 }
+                if view.traits.has(Traits::TRACKED) && !space.is_tracked() {
+                    return Err(failure("a region is tracked whose space is not"));
+                }
                 let pin = self.pin();
                 let has_private = view.traits.has(Traits::HAS_PRIVATE);
                 let reference = self.region_ref(region.handle());

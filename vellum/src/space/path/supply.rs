@@ -408,7 +408,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 F::with_marks(F::with_prot(entry, 1, prot), Marks::DIRTY)
             }
             Leaf::Whole => entry,
-            Leaf::Watched => F::with_watch(F::write_protect(entry), true),
+            Leaf::Watched => {
+                let entry = F::with_marks(F::write_protect(entry), Marks::DIRTY);
+                F::with_watch(entry, true)
+            }
         };
         table.update(fault.index(), Users::Hardware, change);
     }

@@ -7,7 +7,7 @@
 
 use core::ops::Range;
 
-use crate::addr::Pfn;
+use crate::addr::{Access, Pfn};
 use crate::frame::{Kind, NoPage, PageFlags, Payer, Request, Site};
 use crate::object::{Inserted, PageLock};
 use crate::platform::{IoError, Platform};
@@ -291,7 +291,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         };
         let run = Run::single(frame, table.pte(index), fault.page);
         (self.rmap).add(&self.env(pin), ctx, &run, fault.place(), true);
-        let leaf = F::leaf(frame, 1, fault.entered.region.prot(), Marks::DIRTY);
+        let is_clean = F::swapped(cached.entry).clean && fault.access != Access::Write;
+        let marks = match is_clean {
+            true => Marks::ACCESSED,
+            false => Marks::DIRTY,
+        };
+        let leaf = F::leaf(frame, 1, fault.entered.region.prot(), marks);
         let leaf = match Self::is_watched(cached.entry) {
             true => F::with_watch(F::write_protect(leaf), true),
             false => leaf,

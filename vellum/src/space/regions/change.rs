@@ -283,6 +283,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         }
         let [kept, gone] = closed;
         let write = self.seq_at(space, shown.view.range.start).write(pin);
+        if space.is_tracked() {
+            first.inherit_lost(second);
+        }
         self.join_regions(pin, space, &write, kept.closed(), gone.closed());
         gone.left();
         drop(write);
@@ -322,6 +325,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let closes = grows && (R::KEEPS_RANGES || range.start != view.range.start);
         let closed = closes.then(|| self.close_region(pin, space, region));
         if grows {
+            if space.is_tracked() {
+                region.lose();
+            }
             self.tell_resized(pin, handle, range, offset);
         }
         let apply = || {

@@ -35,6 +35,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 _ if view.loses_if_sealed() => Err(MapError::Sealed),
                 _ => Ok(()),
             })?;
+            self.forget_tracked(pin, space, range);
             let closed = self.close_regions(pin, space, range);
             let mut gather = self.gather(pin, *space);
             let made = closed.try_for_each(|region, view| {
@@ -121,6 +122,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         range: PageRange,
     ) -> Result<(), MapError> {
         self.with_covered(unpinned, id, range, |pin, space| {
+            self.forget_tracked(pin, space, range);
             // A fault that looks for a page in swap must not find that the guard is gone.
             let closed = self.close_regions(pin, space, range);
             let mut gather = self.gather(pin, *space);

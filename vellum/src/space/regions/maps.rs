@@ -78,7 +78,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         MapEntry {
             range: view.range,
             prot: view.prot,
-            traits: view.traits.without(Traits::GROWN),
+            traits: view.traits.without(Traits::HIDDEN),
             object,
             tag: *tag,
             node_policy: policy.policy(),

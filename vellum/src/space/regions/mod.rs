@@ -12,6 +12,7 @@ pub(super) mod nodes;
 mod protect;
 pub(super) mod remap;
 pub(super) mod rules;
+pub(super) mod track;
 pub(super) mod undivide;
 pub(super) mod unmap;
 pub(super) mod unshare;

@@ -261,7 +261,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
         }
         let request = MapRequest {
             prot: view.prot,
-            traits: view.traits.without(Traits::GROWN),
+            traits: view.traits.without(Traits::HIDDEN),
             tag,
             ..MapRequest::anonymous(pages, view.prot)
         };
@@ -386,7 +386,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Remap<'_, P, F, R> {
 
     /// The traits of a region that stays where one with these has moved away.
     fn left_by(traits: Traits) -> Traits {
-        traits.without(Traits::GROWN.union(Traits::LOCKED))
+        traits.without(Traits::HIDDEN.union(Traits::LOCKED))
     }
 }
 
@@ -568,6 +568,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Move<'_, P, F, R> {
             write = Some(space.seq.write(pin));
             self.tree.remove(pin, self.kept.start.0);
             region.set_range(to, view.offset);
+            // At this place all of it is new.
+            region.lose();
             self.tree.insert(pin, room, handle, to.start.0, to.end.0);
         };
         if view.object == 0 {

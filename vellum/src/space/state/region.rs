@@ -11,8 +11,8 @@ use crate::frame::{PolicyWord, Site};
 use crate::object::{Interval, MappedBy};
 use crate::rmap::{Place, RegionRef, ReverseMap};
 use crate::slab::{Handle, Item};
-use crate::sync::RegionGate;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{CarriedMark, RegionGate};
 use crate::tree::IntervalItem;
 
 /// Properties of a region that are not rights.
@@ -75,6 +75,11 @@ impl Traits {
     pub(in crate::space) const HOOKS: Traits = Traits::HOOK_MISSING
         .union(Traits::HOOK_STORES)
         .union(Traits::HOOK_MINOR);
+    /// Dirty tracking has looked at it ([`Space::take_dirty`](crate::space::Space::take_dirty)):
+    /// pages without an entry have not been written since.
+    pub(in crate::space) const TRACKED: Traits = Traits(1 << 31);
+    /// What an embedder is not shown.
+    pub(in crate::space) const HIDDEN: Traits = Traits::GROWN.union(Traits::TRACKED);
 
     /// What a request to map may ask for. The others say what a region has become.
     pub(in crate::space) const REQUESTED: Traits = Traits::SHARED
@@ -314,6 +319,8 @@ pub struct Region<R: ReverseMap> {
     /// The rights whose accesses a fault makes without asking for hooks: those of the word, or,
     /// with a hook, none. So faults ask one word for both.
     open: AtomicU32,
+    /// A write has left no mark in an entry: dirty tracking reports all of the region.
+    lost: CarriedMark,
     /// What the reverse-mapping design keeps here.
     pub rmap: R::Region,
     interval: Interval,
@@ -340,6 +347,7 @@ impl<R: ReverseMap> Item for Region<R> {
             link: AtomicU32::new(0),
             object_set: AtomicU32::new(0),
             open: AtomicU32::new(0),
+            lost: CarriedMark::default(),
             rmap: R::Region::default(),
             interval: Interval::default(),
             tag: AtomicU64::new(0),
@@ -492,6 +500,7 @@ impl<R: ReverseMap> Region<R> {
     pub(in crate::space) fn set(&self, space: u32, Tagged { view, tag, policy }: &Tagged) {
         self.tag.store(*tag, Ordering::Relaxed);
         self.set_policy(*policy);
+        self.lost.begin();
         self.space.store(space, Ordering::Relaxed);
         self.object.store(view.object, Ordering::Relaxed);
         self.set_range(view.range, view.offset);
@@ -525,6 +534,35 @@ impl<R: ReverseMap> Region<R> {
     /// Notes that there are guards. No fault is inside.
     pub(in crate::space) fn note_guards(&self) {
         self.word.fetch_or(Traits::GUARDED.0, Ordering::Relaxed);
+    }
+
+    /// Notes that something has changed and no entry shows it: dirty tracking reports all of the region.
+    /// The caller still holds the lock of the table whose entry showed it, or that of the space.
+    pub(in crate::space) fn lose(&self) {
+        self.lost.set();
+    }
+
+    /// The same, and then does `look`, for a caller without the space's lock.
+    pub(in crate::space) fn lose_then<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.lost.mark_then(look)
+    }
+
+    /// Whether that was noted since [`Region::take_lost`].
+    pub(in crate::space) fn has_lost(&self) -> bool {
+        self.lost.get()
+    }
+
+    /// Notes it if it was noted of `other`, of whose pages this region gets some. The caller has begun
+    /// to change the tree of regions.
+    pub(in crate::space) fn inherit_lost(&self, other: &Region<R>) {
+        if other.lost.get_after_change() {
+            self.lose();
+        }
+    }
+
+    /// Whether it was noted, and forgets it.
+    pub(in crate::space) fn take_lost(&self) -> bool {
+        self.lost.take()
     }
 
     /// The region leaves its space: stale handles must not match.

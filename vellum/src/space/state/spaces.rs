@@ -88,6 +88,9 @@ pub struct SpaceRecord<R: ReverseMap> {
     /// Entries that were taken away by who holds no lock of the space, and whose CPUs are
     /// still to be flushed (`flush.rs`).
     pub(in crate::space) unflushed: AtomicU32,
+    /// Not 0 once dirty tracking has looked at a region (`regions/track.rs`). [`LOST`]: some region
+    /// has lost something, and it is not known which.
+    pub(in crate::space) tracked: AtomicU32,
     /// [`Rules`] that hold.
     rules: AtomicU32,
     /// 1 if a region that grows down was ever mapped in the space.
@@ -108,6 +111,11 @@ pub struct SpaceRecord<R: ReverseMap> {
     /// The CPUs of `active`, if there are more.
     pub(in crate::space) many_active: ManyActiveCpus,
 }
+
+/// In [`SpaceRecord::tracked`].
+pub(in crate::space) const TRACKED: u32 = 1;
+/// Likewise.
+pub(in crate::space) const LOST: u32 = 2;
 
 /// What no call may do in a space (`regions/rules.rs`).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -173,6 +181,7 @@ impl<R: ReverseMap> Item for SpaceRecord<R> {
             heap_end: AtomicU64::new(0),
             moving: AtomicU32::new(0),
             unflushed: AtomicU32::new(0),
+            tracked: AtomicU32::new(0),
             rules: AtomicU32::new(0),
             has_stack: AtomicU32::new(0),
             policy: AtomicU64::new(0),
@@ -196,6 +205,12 @@ impl<R: ReverseMap> SpaceRecord<R> {
     /// Tasks that use the space.
     pub fn users(&self) -> u32 {
         self.users.load(Ordering::Acquire)
+    }
+
+    /// Whether dirty tracking has looked at a region of the space.
+    #[inline]
+    pub(in crate::space) fn is_tracked(&self) -> bool {
+        self.tracked.load(Ordering::Relaxed) != 0
     }
 
     /// What no call may do in the space. Exact for the holder of its lock, or of a tract's, for what

@@ -250,6 +250,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 ..first.tagged()
             };
             second.set(space.handle(), &tagged);
+            if space.is_tracked() {
+                second.inherit_lost(&first);
+            }
             first.set_range(kept, offset);
             let tree = self.tree_at(space, kept.start);
             tree.resize(kept.start.0, kept.start.0, kept.end.0);

@@ -203,7 +203,11 @@ fn each_granule_has_its_geometry() {
 /// With bit 0 clear all other bits are software's.
 #[test]
 fn a_page_in_swap_has_no_valid_bit() {
-    let page = |slot, exclusive| Swapped { slot, exclusive };
+    let page = |slot, exclusive| Swapped {
+        slot,
+        exclusive,
+        clean: false,
+    };
     assert_eq!(Aarch64_4K::swap(page(0, false)), 1 << 57);
     assert_eq!(Aarch64_16K::swap(page(0x12345, true)), 0x600_0000_1234_5000);
     assert_eq!(

@@ -160,7 +160,11 @@ fn five_levels_add_nine_bits_and_change_no_entry() {
 /// bits 12 to 51, where the slot stands inverted.
 #[test]
 fn a_page_in_swap_has_no_present_bit_and_a_slot_that_is_no_memory() {
-    let page = |slot, exclusive| Swapped { slot, exclusive };
+    let page = |slot, exclusive| Swapped {
+        slot,
+        exclusive,
+        clean: false,
+    };
     assert_eq!(X86_64::swap(page(0, false)), 0xf_ffff_ffff_f400);
     assert_eq!(X86_64::swap(page(0x1234, true)), 0xf_ffff_fedc_bc00);
     assert_eq!(X86_64::swap(page(Swapped::MAX_SLOT, true)), 0xc00);

@@ -285,8 +285,12 @@ fn the_promises_of_the_trait_hold<F: Format>() {
     assert_eq!(F::decode(0, 1), Entry::Empty);
     let slots = (0..Swapped::SLOT_BITS).flat_map(|bit| [1 << bit, Swapped::MAX_SLOT - (1 << bit)]);
     for slot in slots.chain([0, Swapped::MAX_SLOT]) {
-        for exclusive in [false, true] {
-            let page = Swapped { slot, exclusive };
+        for bits in 0..4 {
+            let page = Swapped {
+                slot,
+                exclusive: bits & 1 != 0,
+                clean: bits & 2 != 0,
+            };
             let entry = F::swap(page);
             assert!(entry != 0 && !F::is_mapped(entry));
             let is_guard = page == Swapped::GUARD;
@@ -304,6 +308,7 @@ fn the_promises_of_the_trait_hold<F: Format>() {
         }
     }
     hints_change_nothing_else::<F>();
+    the_soft_dirty_bit_stays_and_says_nothing_else::<F>();
     let frames = (0..32).flat_map(|bit| [1 << bit, (1u32 << bit) - 1, !(1 << bit)]);
     let rights = (0..=u8::MAX).map(Prot::from_bits);
     let rights: BTreeSet<u8> = rights.map(Prot::bits).collect();
@@ -342,6 +347,27 @@ fn check_leaf<F: Format>(leaf: u64, frame: Pfn, level: u32) {
     assert_eq!(F::is_writable(leaf), F::prot(leaf, level).can_write());
 }
 
+fn the_soft_dirty_bit_stays_and_says_nothing_else<F: Format>() {
+    for prot in (0..8).map(Prot::from_bits) {
+        let leaf = F::leaf(Pfn(5), 1, prot, Marks::DIRTY);
+        let soft = leaf | F::SOFT_DIRTY;
+        assert_eq!(leaf & F::SOFT_DIRTY, 0);
+        check_leaf::<F>(soft, Pfn(5), 1);
+        assert!(!F::is_guard(soft) && !F::is_watched(soft));
+        assert_eq!(F::prot(soft, 1), F::prot(leaf, 1));
+        assert_eq!(F::marks(soft), Marks::DIRTY);
+        let edits: [fn(u64) -> u64; 4] = [
+            F::write_protect,
+            |entry| F::with_marks(entry, Marks::default()),
+            |entry| F::with_prot(entry, 1, Prot::READ),
+            |entry| F::with_watch(entry, true),
+        ];
+        for edit in edits {
+            assert_eq!(edit(soft), edit(leaf) | F::SOFT_DIRTY, "{prot:?}");
+        }
+    }
+}
+
 /// What has no hint is kept as it is, and what has one is the same leaf but for it.
 fn hints_change_nothing_else<F: Format>() {
     let run = 1 << F::CONTIGUOUS_ORDER;
@@ -372,6 +398,7 @@ fn hints_change_nothing_else<F: Format>() {
         let entry = F::swap(Swapped {
             slot,
             exclusive: true,
+            clean: false,
         });
         assert!(!F::is_contiguous(entry));
         assert_eq!(F::seen(F::stored(entry), 5), entry);

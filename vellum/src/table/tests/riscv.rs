@@ -122,7 +122,11 @@ fn indices_are_nine_bits_of_the_page_number() {
 /// With V clear all other bits are software's.
 #[test]
 fn a_page_in_swap_has_no_valid_bit() {
-    let page = |slot, exclusive| Swapped { slot, exclusive };
+    let page = |slot, exclusive| Swapped {
+        slot,
+        exclusive,
+        clean: false,
+    };
     assert_eq!(Sv39::swap(page(0, false)), 0x200);
     assert_eq!(Sv39::swap(page(0x12345, true)), FRAME | 0x280);
     assert_eq!(

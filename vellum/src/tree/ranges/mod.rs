@@ -138,7 +138,7 @@ impl<'a, T: Item, S: Stay> RangeTree<'a, T, S> {
     /// The last item that begins at or before `key`. Beside a writer the answer
     /// may be any item or none: validate it.
     #[inline]
-    pub fn last_at_most(&self, key: u64) -> Option<&'a T> {
+    pub(crate) fn last_at_most(&self, key: u64) -> Option<&'a T> {
         let mut kid = self.root();
         for _ in 0..MAX_LEVELS {
             let node = self.node(kid)?;

@@ -364,6 +364,10 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 page.0,
             );
         };
+        let is_page_of_object = level == 1 && head.kind() == Kind::Object;
+        if entry & F::SOFT_DIRTY != 0 && !is_page_of_object {
+            return wrong("a page that is no object's is soft-dirty, at page", page.0);
+        }
         if level > 1 && head.kind() == Kind::Anonymous && head.order() > 0 {
             return self.audit_whole_run((entry, level), first, page, entries);
         }

@@ -116,6 +116,16 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         }
     }
 
+    /// Pages of a range whose entries map pinned frames.
+    pub fn pinned_pages(&self, slot: u32, range: Range<u64>) -> Result<BTreeSet<u64>, String> {
+        let frames = self.pins.iter().flat_map(|pinned| &pinned.frames);
+        let frames: BTreeSet<Pfn> = frames.copied().collect();
+        let leaves = self.leaves(slot)?.0.into_iter();
+        let pinned =
+            leaves.filter(|(page, leaf)| range.contains(page) && frames.contains(&leaf.frame));
+        Ok(pinned.map(|(page, _)| page).collect())
+    }
+
     fn key_of(&self, bits: u64) -> Option<Key> {
         let mut objects = self.objects.iter();
         objects

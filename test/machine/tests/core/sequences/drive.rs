@@ -348,6 +348,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Hook { space, .. }
             | What::Supply { space, .. }
             | What::Watch { space, .. }
+            | What::TakeDirty { space, .. }
             | What::Pin { space, .. } => match nth(&self.ids, space) {
                 Some(slot) => self.on_space(cpu, slot, what),
                 None => Ok(()),

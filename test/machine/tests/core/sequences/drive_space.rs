@@ -1,11 +1,13 @@
 //! Operations on spaces, carried out on the core and on the model.
 
+use std::collections::BTreeSet;
+
 use vellum::addr::{self, PageRange, Pfn, Vpn};
 use vellum::frame::NodePolicy;
 use vellum::platform::{CpuId, Machine as _, NodeId};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
-    Advice, FaultError, MapRequest, PinError, Placement, RemapPlacement, Source, Traits,
+    Advice, FaultError, MapRequest, PinError, Placement, RemapPlacement, Source, TakeDirty, Traits,
 };
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId};
@@ -335,12 +337,58 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     self.pin(slot, start, pages, writes)?;
                 }
             }
+            What::TakeDirty {
+                place, pages, how, ..
+            } => {
+                let start = self.page(slot, place);
+                self.take_dirty(slot, (start, pages), how)?;
+            }
             What::Hook { .. } | What::Supply { .. } | What::Watch { .. } => {
                 self.on_hooks(slot, what)?;
             }
             _ => {}
         }
         self.check_space(slot)
+    }
+
+    /// What dirty tracking reports lies in the range, and is at least what was written, or is pinned:
+    /// more, if an entry is gone, or a page was faulted in for a store that did not come. A pinned page
+    /// is reported once more.
+    fn take_dirty(&mut self, slot: u32, (start, pages): (u64, u64), how: TakeDirty) -> Check {
+        let range = start..start.saturating_add(pages);
+        let mut told = BTreeSet::new();
+        let pinned = self.pinned_pages(slot, range.clone())?;
+        let all = addr::PageRange {
+            start: Vpn(range.start),
+            end: Vpn(range.end),
+        };
+        let core = self.vm.space(self.ids[&slot]);
+        let each = |pages: addr::PageRange| told.extend(pages.start.0..pages.end.0);
+        let answer = map_answer(core.take_dirty(all, how, each))?;
+        if answer == Err(None) {
+            return self.short(Some(slot));
+        }
+        same(
+            answer,
+            self.space(slot).check_range(start, pages).map_err(Some),
+        )?;
+        if answer.is_err() {
+            return Ok(());
+        }
+        let space = self.space(slot);
+        if let Some(page) = told
+            .iter()
+            .find(|&page| !range.contains(page) || !space.cells.contains_key(page))
+        {
+            return Err(format!("page {page:#x} was told of, and is not there"));
+        }
+        let mut written = space.dirty.range(range.clone()).chain(&pinned);
+        if let Some(page) = written.find(|&page| !told.contains(page)) {
+            return Err(format!("page {page:#x} was written, and not told of"));
+        }
+        space.dirty.retain(|page| !range.contains(page));
+        space.dirty.extend(pinned);
+        Ok(())
     }
 
     pub fn space(&mut self, slot: u32) -> &mut Space {
@@ -642,11 +690,11 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         }
         for page in start..start.saturating_add(pages) {
             self.adopt_dropped(slot, page, None);
-            if let Some(private) = self.space(slot).private.get_mut(&page)
-                && writes
-                && answer.is_ok()
-            {
-                private.freed = false;
+            if writes && answer.is_ok() {
+                self.space(slot).soil(page, 1);
+                if let Some(private) = self.space(slot).private.get_mut(&page) {
+                    private.freed = false;
+                }
             }
         }
         let in_bounds = self.space(slot).check_range(start, pages);

@@ -191,7 +191,10 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
         }
         match supply {
             Supply::Zeroes => _ = space.clean.insert(page, Clean::Zero),
-            Supply::Words { value, .. } => self.model.own(slot, page, Content::of(value)),
+            Supply::Words { value, .. } => {
+                self.model.own(slot, page, Content::of(value));
+                self.space(slot).soil(page, 1);
+            }
         }
         if watches {
             self.space(slot).watched.insert(page);

@@ -324,6 +324,7 @@ impl Model {
     /// A store to `page` after a successful [`Model::access`].
     pub fn store(&mut self, id: u32, page: u64, word: u16, value: u64) {
         let space = self.spaces.get_mut(&id).expect("space of the model");
+        space.soil(page, 1);
         if let Some(private) = space.private.get_mut(&page) {
             private.content.words.insert(word, value);
             private.freed = false;
@@ -422,6 +423,7 @@ impl Model {
             *entry != Clean::Unmanaged || cells[page].frames.is_some_and(|frames| frames.at_once)
         });
         space.watched.clear();
+        space.soil(0, space.user_end);
         for private in space.private.values_mut() {
             self.next_private += 1;
             private.number = self.next_private;

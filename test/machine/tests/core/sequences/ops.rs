@@ -4,6 +4,8 @@
 //! exist when it is carried out, so that a sequence stays meaningful when
 //! operations are left out.
 
+use vellum::space::TakeDirty;
+
 use super::model::{Access, EXECUTE, READ, WRITE};
 use super::shape::Shape;
 use super::space::Hooks;
@@ -197,6 +199,13 @@ pub enum What {
         pages: u64,
         supply: Supply,
     },
+    /// Asks what was written in a range.
+    TakeDirty {
+        space: u8,
+        place: Place,
+        pages: u64,
+        how: TakeDirty,
+    },
     /// Has stores to a range be caught, or not any more.
     Watch {
         space: u8,
@@ -306,7 +315,7 @@ pub struct Lengths {
     pub swaps: bool,
     /// Whether folios are advised.
     pub folios: bool,
-    /// Whether ranges have fault hooks.
+    /// Whether ranges have fault hooks, and are tracked.
     pub hooks: bool,
 }
 
@@ -400,11 +409,20 @@ fn of_superpages(rng: &mut Rng, shape: Shape, (space, lengths): (u8, Lengths), v
     }
 }
 
-/// Gives a range fault hooks, or does something about what they catch.
+/// Gives a range fault hooks, does something about what they catch, or asks what was written.
 fn of_hooks(rng: &mut Rng, shape: Shape, (space, lengths): (u8, Lengths), value: u64) -> What {
     let place = place(rng, shape);
     let pages = length(rng, lengths);
-    match rng.below(8) {
+    match rng.below(11) {
+        8.. => What::TakeDirty {
+            space,
+            place,
+            pages: pages * 4,
+            how: TakeDirty {
+                write_protects: rng.one_in(2),
+                splits: rng.one_in(2),
+            },
+        },
         0 | 1 => What::Hook {
             space,
             place,

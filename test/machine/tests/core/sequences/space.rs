@@ -112,6 +112,8 @@ pub struct Space {
     pub clean: BTreeMap<u64, Clean>,
     /// Pages whose stores a fault hook catches.
     pub watched: BTreeSet<u64>,
+    /// Pages that were written since dirty tracking told of them, or are others.
+    pub dirty: BTreeSet<u64>,
     /// Pages that were seen in memory, in locked ranges: they stay there.
     pub stays: BTreeSet<u64>,
     pub heap: (u64, u64),
@@ -182,6 +184,8 @@ impl Space {
 
     pub fn unmap(&mut self, start: u64, pages: u64) {
         self.forget_entries(start, pages);
+        self.dirty
+            .retain(|page| !(start..start + pages).contains(page));
         self.cells
             .retain(|page, _| !(start..start + pages).contains(page));
     }
@@ -286,12 +290,21 @@ impl Space {
 
     pub fn dont_need(&mut self, start: u64, pages: u64) {
         self.forget_entries(start, pages);
+        self.soil(start, pages);
+    }
+
+    /// All that is mapped in a range counts as written.
+    pub fn soil(&mut self, start: u64, pages: u64) {
+        let cells = self.cells.range(start..start + pages);
+        let managed = cells.filter(|(_, cell)| cell.frames.is_none());
+        self.dirty.extend(managed.map(|(&page, _)| page));
     }
 
     pub fn free(&mut self, start: u64, pages: u64) {
         for (page, private) in self.private.range_mut(start..start + pages) {
             private.freed |= self.cells[page].object.is_none();
         }
+        self.soil(start, pages);
     }
 
     pub fn fill(&mut self, start: u64, pages: u64, first: Cell) {
@@ -302,6 +315,7 @@ impl Space {
             };
             self.cells.insert(start + step, cell);
         }
+        self.soil(start, pages);
     }
 
     /// Whether a mapping that ends at `end` leaves the next stack its gap.

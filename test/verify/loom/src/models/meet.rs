@@ -10,7 +10,9 @@ use super::check;
 use crate::frame::{Frame, MappingsCounted, PageFlags};
 use crate::platform::CpuId;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{ActiveCpus, ActiveSet, CpuRoom, DirtyMarks, Length, ManyActiveCpus};
+use crate::sync::{
+    ActiveCpus, ActiveSet, CarriedMark, CpuRoom, DirtyMarks, Length, ManyActiveCpus,
+};
 
 /// Both sides at once: `here` and `there` return whether each missed the other.
 fn never_both<T: Sync + Send + 'static>(
@@ -247,6 +249,52 @@ fn the_last_mapping_leads_to_the_last_owner() {
 #[should_panic(expected = "the owner of before is let go")]
 fn an_owner_read_without_a_fence_is_noticed() {
     last_mapping(Frame::owner);
+}
+
+/// A region, and what a lookup finds of its space: 1 while the region is being cut.
+#[derive(Default)]
+struct Region {
+    lost: CarriedMark,
+    cut: AtomicU64,
+}
+
+/// Reclaim marks the region that it found: does it find the same once more?
+fn marks(region: &Region) -> bool {
+    let look = || region.cut.load(Ordering::Acquire) == 0;
+    region.lost.mark_then(look)
+}
+
+/// A cut asks by `get` if its second part has to be marked, too: does it leave that out?
+fn cuts(region: &Region, get: fn(&CarriedMark) -> bool) -> bool {
+    region.cut.store(1, Ordering::Relaxed);
+    !get(&region.lost)
+}
+
+#[test]
+fn a_mark_is_carried_over_or_the_change_is_found() {
+    never_both(Region::default, marks, |region| {
+        cuts(region, CarriedMark::get_after_change)
+    });
+}
+
+#[test]
+#[should_panic(expected = "neither side saw the other")]
+fn a_mark_that_is_asked_for_without_a_fence_is_noticed() {
+    never_both(Region::default, marks, |region| {
+        cuts(region, CarriedMark::get)
+    });
+}
+
+#[test]
+#[should_panic(expected = "neither side saw the other")]
+fn a_look_without_a_fence_is_noticed() {
+    let marks = |region: &Region| {
+        region.lost.set();
+        region.cut.load(Ordering::Acquire) == 0
+    };
+    never_both(Region::default, marks, |region| {
+        cuts(region, CarriedMark::get_after_change)
+    });
 }
 
 /// A word of a page of a file, and the page's mark.

@@ -3,6 +3,7 @@
 use super::super::model::{Access, READ, WRITE};
 use super::super::ops::{Aim, Place, Supply, What};
 use super::super::space::Hooks;
+use vellum::space::TakeDirty;
 
 pub const RW: u8 = READ | WRITE;
 
@@ -295,6 +296,16 @@ pub fn scenarios(far: u64) -> Vec<Scenario> {
                 place: place(525),
                 pages: 7,
                 prot: 0,
+            },
+        ),
+        (
+            "asking what was written in the middle",
+            wide.clone(),
+            What::TakeDirty {
+                space: 0,
+                place: place(505),
+                pages: 9,
+                how: TakeDirty::default(),
             },
         ),
         ("a move across tables", wide.clone(), remap(far - 3, 9, 9)),

@@ -4,6 +4,7 @@
 //! One preemption is enough for most races that need no third task. There are as many
 //! runs as a pair makes accesses, and no luck is needed.
 
+mod dirty;
 mod faults;
 mod freed;
 mod hooks;

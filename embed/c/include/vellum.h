@@ -338,6 +338,11 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_NO_HOME UINT32_MAX
 
 /*
+ No node: each page moves to where the policy that counts wants it.
+ */
+#define VELLUM_BY_POLICY UINT32_MAX
+
+/*
  Catches accesses to pages that are not there.
  */
 #define VELLUM_HOOK_MISSING 1
@@ -1011,6 +1016,33 @@ struct vellum_node_policy {
    A bit for each node from 0 to 47.
    */
   uint64_t nodes;
+};
+
+/*
+ What became of the pages of a range that were to lie elsewhere, of those that are in memory.
+ */
+struct vellum_pages_moved {
+  /*
+   Pages that have moved.
+   */
+  uint64_t moved;
+  /*
+   Pages that lay right.
+   */
+  uint64_t in_place;
+  /*
+   Private pages that other spaces map, too.
+   */
+  uint64_t shared;
+  /*
+   Pages that are pinned, in the swap cache, or written or referred to at this moment; and of
+   objects, those in a locked range, and those that a fault hook watches.
+   */
+  uint64_t busy;
+  /*
+   Pages for which there was no frame where they were to be.
+   */
+  uint64_t no_memory;
 };
 
 /*
@@ -1690,6 +1722,19 @@ enum vellum_status vellum_object_set_node_policy(struct vellum *vm,
 enum vellum_status vellum_set_node_weight(struct vellum *vm,
                                           uint32_t node,
                                           uint32_t weight);
+
+/*
+ Moves the pages of a range that are in memory to a node, or with VELLUM_BY_POLICY to where their
+ policies want them (move_pages, mbind with MPOL_MF_MOVE). Pages of objects move for all spaces,
+ private ones only if no other space maps them. `moved`, which may be null, gets what became of
+ them.
+ */
+enum vellum_status vellum_move_pages(struct vellum *vm,
+                                     struct vellum_space space,
+                                     uint64_t address,
+                                     uint64_t bytes,
+                                     uint32_t node,
+                                     struct vellum_pages_moved *moved);
 
 /*
  The policy of the region that holds an address, or that of its space if it has none of its own

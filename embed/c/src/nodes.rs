@@ -26,6 +26,9 @@ pub const VELLUM_NODES_WEIGHTED: u32 = 5;
 /// the one of the CPU that faults.
 pub const VELLUM_NO_HOME: u32 = u32::MAX;
 
+/// No node: each page moves to where the policy that counts wants it.
+pub const VELLUM_BY_POLICY: u32 = u32::MAX;
+
 /// On which nodes pages come to lie. Those that are there already stay where they are.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -81,6 +84,13 @@ impl NodePolicy {
     }
 }
 
+fn range_of(address: u64, bytes: u64) -> Result<PageRange, Status> {
+    let start = page_at(address)?;
+    let end = start.0.checked_add(pages_of(bytes)?);
+    let end = Vpn(end.ok_or(Status::BadRange)?);
+    Ok(PageRange { start, end })
+}
+
 /// Says on which nodes pages of a range come to lie (mbind), or, with `bytes` 0, those of the space
 /// that no other policy is about (set_mempolicy). No `policy` takes it away.
 #[unsafe(no_mangle)]
@@ -96,12 +106,7 @@ pub unsafe extern "C" fn vellum_set_node_policy(
         let (manager, policy) = unsafe { (named(vm)?, NodePolicy::read(policy)?) };
         let range = match bytes {
             0 => None,
-            _ => {
-                let start = page_at(address)?;
-                let end = start.0.checked_add(pages_of(bytes)?);
-                let end = Vpn(end.ok_or(Status::BadRange)?);
-                Some(PageRange { start, end })
-            }
+            _ => Some(range_of(address, bytes)?),
         };
         Ok(manager
             .vm
@@ -145,6 +150,58 @@ pub unsafe extern "C" fn vellum_set_node_weight(
         }
     };
     Status::of(set())
+}
+
+/// What became of the pages of a range that were to lie elsewhere, of those that are in memory.
+#[repr(C)]
+pub struct PagesMoved {
+    /// Pages that have moved.
+    pub moved: u64,
+    /// Pages that lay right.
+    pub in_place: u64,
+    /// Private pages that other spaces map, too.
+    pub shared: u64,
+    /// Pages that are pinned, in the swap cache, or written or referred to at this moment; and of
+    /// objects, those in a locked range, and those that a fault hook watches.
+    pub busy: u64,
+    /// Pages for which there was no frame where they were to be.
+    pub no_memory: u64,
+}
+
+/// Moves the pages of a range that are in memory to a node, or with VELLUM_BY_POLICY to where their
+/// policies want them (move_pages, mbind with MPOL_MF_MOVE). Pages of objects move for all spaces,
+/// private ones only if no other space maps them. `moved`, which may be null, gets what became of
+/// them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_move_pages(
+    vm: *mut Manager,
+    space: Space,
+    address: u64,
+    bytes: u64,
+    node: u32,
+    moved: *mut PagesMoved,
+) -> Status {
+    let go = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(moved)) };
+        let to = match node {
+            VELLUM_BY_POLICY => None,
+            node => Some(NodeId(u16::try_from(node).map_err(|_| Status::BadNodes)?)),
+        };
+        let range = range_of(address, bytes)?;
+        let done = manager.vm.space(space.id()).move_pages(range, to)?;
+        if let Ok(out) = out {
+            out.set(PagesMoved {
+                moved: done.moved,
+                in_place: done.in_place,
+                shared: done.shared,
+                busy: done.busy,
+                no_memory: done.no_memory,
+            });
+        }
+        Ok(())
+    };
+    Status::of(go())
 }
 
 /// The policy of the region that holds an address, or that of its space if it has none of its own

@@ -363,6 +363,23 @@ static void rules(struct vellum *vm, struct vellum_space none)
     ANSWERS(BAD_NODES, vellum_set_node_weight(vm, 0, 0));
     ANSWERS(OK, vellum_set_node_weight(vm, 0, 255));
 
+    struct vellum_pages_moved moved;
+    ANSWERS(NO_SPACE, vellum_move_pages(vm, none, place, PAGE, 0, &moved));
+    ANSWERS(ARGUMENT, vellum_move_pages(vm, space, place + 1, PAGE, 0, &moved));
+    ANSWERS(ARGUMENT, vellum_move_pages(NULL, space, place, PAGE, 0, &moved));
+    ANSWERS(BAD_RANGE, vellum_move_pages(vm, space, place, 0, 0, &moved));
+    ANSWERS(NOT_MAPPED, vellum_move_pages(vm, space, place, 2 * PAGE, 0, NULL));
+    ANSWERS(BAD_NODES, vellum_move_pages(vm, space, place, PAGE, 1, &moved));
+    ANSWERS(BAD_NODES, vellum_move_pages(vm, space, place, PAGE, 1 << 16, &moved));
+    request = (struct vellum_map_request){.bytes = PAGE, .prot = read_write};
+    ANSWERS(OK, vellum_map(vm, space, &request, &at));
+    enum vellum_resolved how;
+    ANSWERS(OK, vellum_fault(vm, space, at, VELLUM_WRITE, &how));
+    ANSWERS(OK, vellum_move_pages(vm, space, at, PAGE, 0, &moved));
+    EXPECT(moved.moved == 0 && moved.in_place == 1 && moved.busy + moved.no_memory == 0);
+    ANSWERS(OK, vellum_move_pages(vm, space, at, PAGE, VELLUM_BY_POLICY, NULL));
+    ANSWERS(OK, vellum_unmap(vm, space, at, PAGE));
+
     ANSWERS(NO_SPACE, vellum_refuse_new_code(vm, none));
     ANSWERS(ARGUMENT, vellum_refuse_new_code(NULL, space));
     ANSWERS(OK, vellum_refuse_new_code(vm, space));

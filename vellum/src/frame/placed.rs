@@ -1,8 +1,9 @@
 //! Frames by a policy of nodes ([`NodePolicy`]). Nothing here is reached without one.
 
 use super::memory::PhysicalMemory;
-use super::policy::{NodePolicy, NodeSet, PolicyWord};
+use super::policy::{NodePolicy, NodeSet, Payer, PolicyWord};
 use super::request::{OutOfMemory, Request};
+use super::site::Site;
 use crate::addr::Pfn;
 use crate::platform::{Machine, NodeId};
 use crate::sync::Pin;
@@ -77,6 +78,42 @@ impl<P: Machine> PhysicalMemory<P> {
             Some(_) => return None,
         };
         self.try_among(pin, &request, nodes, home).ok()?
+    }
+
+    /// The nodes of which a policy wants the page, or superpage, with this number on one; `None` if
+    /// it may lie anywhere.
+    pub(crate) fn wanted_nodes(&self, policy: PolicyWord, index: u64) -> Option<NodeSet> {
+        Some(match policy.policy()? {
+            NodePolicy::Local => return None,
+            NodePolicy::Bind { nodes, .. } | NodePolicy::Prefer { nodes, .. } => nodes,
+            NodePolicy::Interleave(nodes) => NodeSet::only(self.in_turn(nodes, |_| 1, index)),
+            NodePolicy::WeightedInterleave(nodes) => {
+                NodeSet::only(self.in_turn(nodes, |node| self.weight(node), index))
+            }
+        })
+    }
+
+    /// Frames for a page, or for `1 << order`, that moves to where a policy wants it. Nothing leaves
+    /// for it.
+    pub(crate) fn alloc_to_move(
+        &self,
+        pin: &Pin<'_>,
+        payer: Payer,
+        (policy, index): (PolicyWord, u64),
+        order: u32,
+    ) -> Option<Pfn> {
+        let request = Request::page(Site::MovedPage).order(order);
+        let frame = self.alloc_for_payer(pin, request, payer.placed(policy), index);
+        // No call of the caller's is to make room for it.
+        self.take_lacking(pin);
+        let frame = frame.ok()?;
+        // `Prefer` and those that take turns fall back to other nodes.
+        let wanted = self.wanted_nodes(policy, index >> order);
+        if wanted.is_some_and(|nodes| !nodes.has(self.node_of(frame))) {
+            self.put_order(pin, frame, order);
+            return None;
+        }
+        Some(frame)
     }
 
     fn weight(&self, node: NodeId) -> u64 {

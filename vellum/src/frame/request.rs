@@ -86,7 +86,7 @@ impl Request {
     }
 
     /// The same, refusing every node but the preferred one.
-    pub const fn exact(self) -> Self {
+    pub(crate) const fn exact(self) -> Self {
         Request {
             exact_node: true,
             ..self

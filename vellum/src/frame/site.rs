@@ -79,4 +79,7 @@ sites! {
     Folio,
     /// A page that is supplied for a fault hook.
     Supplied,
+    /// Where a page moves to ([`Space::move_pages`](crate::space::Space::move_pages)). Without it, the
+    /// page stays.
+    MovedPage,
 }

@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::radix::{Cell, leaf_end};
 use super::{Object, Objects, RUN_PAGES};
 use crate::addr::Pfn;
-use crate::frame::PhysicalMemory;
+use crate::frame::{Kind, ObjectFlags, PageFlags, PhysicalMemory};
 use crate::platform::Platform;
 use crate::sync::Pin;
 
@@ -78,6 +78,34 @@ impl<S: Default + Send + Sync + 'static> Objects<S> {
         object.count_swapped(-1);
         let (old, new) = (Cell::of_slot(slot), Cell::of_frame(page));
         self.radix(pin, object).replace(index, old, new)
+    }
+
+    /// The page at `index`, which is locked, mapped nowhere and in a range that the caller holds, is
+    /// in another frame from now on, which has its bytes. The cache's reference passes to the
+    /// caller.
+    pub(crate) fn move_to_other<P: Platform>(
+        &self,
+        memory: &PhysicalMemory<P>,
+        pin: &Pin<'_>,
+        (handle, index): (u32, u64),
+        page: Pfn,
+        new: Pfn,
+    ) {
+        let frame = memory.frame(new);
+        frame.set_kind_with(Kind::Object, PageFlags::UPTODATE);
+        if memory.frame(page).object().has(ObjectFlags::SWAP_BACKED) {
+            frame.object().set_unshared(ObjectFlags::SWAP_BACKED);
+        }
+        frame.set_owner(handle);
+        frame.set_index(index, 0);
+        let object = self.get(handle);
+        {
+            let _guard = object.cache_lock.lock(pin);
+            let (old, new) = (Cell::of_frame(page), Cell::of_frame(new));
+            let moved = self.radix(pin, object).replace(index, old, new);
+            debug_assert!(moved, "a page with a held range has left its place");
+        }
+        memory.frame(page).set_owner(0);
     }
 
     /// Takes pages of `range` out that are in swap, those of one node of the tree at most:

@@ -41,6 +41,7 @@ pub use handle::{
 };
 pub use leaves::collapse::Collapse;
 pub use leaving::advise::Advice;
+pub use leaving::migrate::PagesMoved;
 pub use leaving::scan::ScanReport;
 pub use life::group::{GroupError, GroupStats};
 pub use path::access::UpdateError;

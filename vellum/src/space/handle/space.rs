@@ -5,11 +5,12 @@ use super::hooks::FaultHooks;
 use super::pinned::PinnedPages;
 use crate::addr::{Access, PageRange, Pfn, Prot, Vpn};
 use crate::frame::NodePolicy;
-use crate::platform::{GroupId, Platform};
+use crate::platform::{GroupId, NodeId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::files::pin::PinError;
 use crate::space::leaves::collapse::Collapse;
 use crate::space::leaving::advise::Advice;
+use crate::space::leaving::migrate::PagesMoved;
 use crate::space::leaving::scan::ScanReport;
 use crate::space::life::group::GroupError;
 use crate::space::path::access::{Rights, UpdateError};
@@ -578,6 +579,27 @@ impl<'vm, P: Platform, F: Format, R: ReverseMap> Space<'vm, P, F, R> {
         policy: Option<NodePolicy>,
     ) -> Result<(), MapError> {
         self.vm.set_node_policy(self.id, range, policy)
+    }
+
+    /// Moves the pages of a range that are in memory to a node (`move_pages`, `migrate_pages`), or,
+    /// without one, to where the policy that counts wants them (`mbind` with `MPOL_MF_MOVE`). Pages of
+    /// objects that the range shows move for all who map them, whether this space has touched them or
+    /// not; newer ones than their stores are written first. Private pages that other spaces map, too,
+    /// stay. What is in swap, device memory and the zero page are not counted. A superpage of private
+    /// memory moves whole if the range has all of it and there is a block of frames for it, and is
+    /// split otherwise; one of an object comes back page by page. A page goes on being charged to its
+    /// space's group, or, if it is an object's, to the one that was charged.
+    ///
+    /// The space is locked for a few hundred pages at a time, and pages of objects have their own
+    /// locks. The caller is not pinned. May sleep while a store is written to. Pages that come
+    /// meanwhile may be where their policy says, or anywhere.
+    ///
+    /// # Errors
+    /// [`MapError::NoSpace`], [`MapError::BadRange`], [`MapError::NotMapped`] if not all of the range
+    /// is mapped, [`MapError::Pinned`], [`MapError::BadNodes`] if there is no such node, or no policy
+    /// can name it. Nothing moved.
+    pub fn move_pages(self, range: PageRange, to: Option<NodeId>) -> Result<PagesMoved, MapError> {
+        self.vm.migrate_pages(self.id, range, to)
     }
 
     /// Divides the space before `page`, so that changes of regions on one side do not wait for those

@@ -6,6 +6,7 @@ pub(super) mod contiguous;
 pub(super) mod huge;
 pub(super) mod huge_file;
 pub(super) mod promote;
+pub(super) mod replace;
 pub(super) mod reserve;
 pub(super) mod superpage;
 pub(super) mod unmanaged;

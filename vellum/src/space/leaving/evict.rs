@@ -146,7 +146,7 @@ impl<P: Platform> PageCache<'_, P> {
     }
 
     /// Whether a page is known to be newer than its store. Marks in entries are not asked.
-    fn is_dirty(&self, pin: &Pin<'_>, object: &Object, index: u64, page: Pfn) -> bool {
+    pub(super) fn is_dirty(&self, pin: &Pin<'_>, object: &Object, index: u64, page: Pfn) -> bool {
         self.memory.frame(page).page().has(PageFlags::DIRTY)
             || self.objects.is_marked_dirty(pin, object, index)
     }

@@ -6,6 +6,7 @@ pub(super) mod age;
 pub(super) mod evict;
 pub(super) mod lift;
 mod mappings;
+pub(in crate::space) mod migrate;
 pub(super) mod pressure;
 pub(super) mod room;
 pub(super) mod scan;

@@ -29,7 +29,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 Ok(())
             });
         };
-        let range = Self::checked_range(range.start, range.pages())?;
+        let range = Self::checked(range)?;
         let word = NewWord {
             policy: Some(policy),
             ..NewWord::traits(Traits::NONE, Traits::NONE)
@@ -43,7 +43,11 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 }
 
 impl<P: Platform> Common<P> {
-    fn checked_policy(&self, policy: Option<NodePolicy>) -> Option<PolicyWord> {
+    /// The word of a policy, if the manager has policies and there are the nodes that it names.
+    pub(in crate::space) fn checked_policy(
+        &self,
+        policy: Option<NodePolicy>,
+    ) -> Option<PolicyWord> {
         let word = self.memory.policy_word(policy)?;
         (P::PARTS.nodes || word.is_none()).then_some(word)
     }

@@ -2,14 +2,12 @@
 
 use crate::addr::Vpn;
 use crate::frame::{Kind, NoPage, Request, Site};
-use crate::object::Inserted;
 use crate::platform::Platform;
 use crate::rmap::ReverseMap;
 use crate::space::state::closed::Closed;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::state::region::RegionView;
-use crate::space::steps::entry::Replaced;
 use crate::sync::Pin;
 use crate::table::{Format, Span};
 
@@ -94,39 +92,8 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<(), NoPage> {
         let request = Request::page(Site::CopyOnWrite);
         let new = self.alloc_private(pin, request, (*space, &region, page))?;
-        let env = self.env(pin);
-        let mut ctx = R::Ctx::default();
-        let place = region.place(*space);
-        if let Err(error) = self.rmap.prepare(&env, &mut ctx, place, 1) {
-            self.rmap.finish(&env, ctx);
-            self.memory.put(pin, new);
-            return Err(error.into());
-        }
-        let mut gone = new;
-        if let Some(table) = self.tables(pin, *space).lock(page) {
-            let index = F::index(page, 1);
-            let entry = table.load(index);
-            let old = F::frame(entry, 1);
-            // Truncation may have taken the page meanwhile.
-            if F::is_mapped(entry) && self.memory.frame(old).kind() == Kind::Anonymous {
-                self.memory.copy(pin, old, new);
-                let leaf = F::leaf(new, 1, F::prot(entry, 1), F::marks(entry));
-                let leaf = F::with_watch(leaf, Self::is_watched(entry));
-                let replaced = Replaced {
-                    index,
-                    old,
-                    new,
-                    leaf,
-                };
-                self.replace_page(pin, place, &table, &replaced, &mut ctx);
-                gone = old;
-            }
-        }
-        self.rmap.finish(&env, ctx);
-        self.memory.put(pin, gone);
-        if gone != new {
+        if self.replace_private(pin, space, region, (page, new), |_| true)? {
             self.events(pin).cow_copies.bump();
-            self.note_inserted(pin, new, Inserted::Anonymous);
         }
         Ok(())
     }

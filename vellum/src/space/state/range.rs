@@ -34,6 +34,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         })
     }
 
+    /// The same of a range that a caller made, which may end before it begins.
+    pub(in crate::space) fn checked(range: PageRange) -> Result<PageRange, MapError> {
+        let pages = range.end.0.checked_sub(range.start.0);
+        Self::checked_range(range.start, pages.ok_or(MapError::BadRange)?)
+    }
+
     /// All pages.
     pub(in crate::space) fn all_pages() -> PageRange {
         PageRange {

@@ -76,6 +76,8 @@ pub struct Driver<F: Format, R: ReverseMap> {
     pub recent: u64,
     /// Operations so far.
     count: usize,
+    /// Calls so far that moved pages, of which those of objects lose their entries.
+    pub moves: u64,
     /// Whether spaces are divided now and then, and how often that was.
     pub divides: bool,
     pub divisions: u32,
@@ -187,6 +189,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             most: 6,
             recent: 480,
             count: 0,
+            moves: 0,
             divides: false,
             divisions: 0,
             divided: HashSet::new(),
@@ -336,6 +339,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::DontNeed { space, .. }
             | What::Inherit { space, .. }
             | What::NodePolicy { space, .. }
+            | What::MovePages { space, .. }
             | What::Free { space, .. }
             | What::Cold { space, .. }
             | What::PageOut { space, .. }

@@ -248,6 +248,25 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                 };
                 same(answer, wanted.map_err(Some))?;
             }
+            What::MovePages {
+                place, pages, node, ..
+            } => {
+                let start = self.page(slot, place);
+                let range = PageRange {
+                    start: Vpn(start),
+                    end: Vpn(start.saturating_add(pages)),
+                };
+                let nodes = self.vm.platform().nodes() as u16;
+                let to = (node < 2).then_some(NodeId(u16::from(node) % nodes));
+                self.moves += 1;
+                let answer = map_answer(self.vm.space(id).move_pages(range, to).map(|_| ()))?;
+                let space = self.space(slot);
+                let wanted = space.check_range(start, pages).and_then(|()| {
+                    let covered = space.is_covered(start, pages);
+                    covered.then_some(()).ok_or(Refusal::NotMapped)
+                });
+                same(answer, wanted.map_err(Some))?;
+            }
             What::Lock {
                 place,
                 pages,

@@ -131,8 +131,8 @@ impl Sight {
 }
 
 impl<F: Format, R: ReverseMap> Driver<F, R> {
-    /// Changes whenever reverse mapping, reclaim, swap or a call about a part of a superpage may
-    /// have taken back entries of pages of objects.
+    /// Changes whenever reverse mapping, reclaim, swap, a move or a call about a part of a superpage
+    /// may have taken back entries of pages of objects.
     pub fn taken_back(&self) -> u64 {
         let stats = self.vm.stats();
         let swap = self.vm.swap_stats();
@@ -140,7 +140,8 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             true => stats.events.superpage_demotions,
             false => 0,
         };
-        stats.rmap.reclaimed + stats.reclaim.scanned + swap.outs + swap.write_errors + split
+        let reclaimed = stats.rmap.reclaimed + stats.reclaim.scanned;
+        reclaimed + swap.outs + swap.write_errors + split + self.moves
     }
 
     fn sight(&self) -> Result<Sight, String> {

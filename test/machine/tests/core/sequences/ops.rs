@@ -145,6 +145,13 @@ pub enum What {
         pages: u64,
         kind: u8,
     },
+    /// Moves pages to a node, or to where their policies say.
+    MovePages {
+        space: u8,
+        place: Place,
+        pages: u64,
+        node: u8,
+    },
     /// Locks a range, or unlocks it.
     Lock {
         space: u8,
@@ -537,18 +544,29 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
             space,
             pages: rng.below(24),
         },
-        45 if value & 1 == 0 => What::NodePolicy {
-            space,
-            place: place(rng, shape),
-            pages: length(rng, lengths),
-            kind: rng.below(7) as u8,
-        },
-        45 => What::Inherit {
-            space,
-            place: place(rng, shape),
-            pages: length(rng, lengths),
-            forks: rng.one_in(3),
-        },
+        45 => {
+            let (place, pages) = (place(rng, shape), length(rng, lengths));
+            match rng.below(4) {
+                0 => What::NodePolicy {
+                    space,
+                    place,
+                    pages,
+                    kind: rng.below(7) as u8,
+                },
+                1 => What::MovePages {
+                    space,
+                    place,
+                    pages,
+                    node: rng.below(3) as u8,
+                },
+                _ => What::Inherit {
+                    space,
+                    place,
+                    pages,
+                    forks: rng.one_in(3),
+                },
+            }
+        }
         46 | 47 => What::DontNeed {
             space,
             place: place(rng, shape),

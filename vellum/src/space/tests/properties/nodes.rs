@@ -3,6 +3,7 @@
 use super::*;
 use crate::frame::{NodePolicy, NodeSet};
 use crate::platform::{NodeId, Zone};
+use crate::space::PagesMoved;
 use crate::testing::range;
 
 with_each_design_and_format! {
@@ -16,7 +17,7 @@ with_each_design_and_format! {
     a_policy_that_cannot_be_is_refused_and_changes_nothing => refused;
     a_space_in_a_group_has_policies_and_is_charged => in_groups;
     superpages_and_folios_lie_where_the_policy_says => larger;
-    random_calls_place_pages_as_the_policies_say => at_random;
+    random_calls_place_and_move_pages_as_the_policies_say => at_random;
 }
 
 const NODES: u16 = 4;
@@ -416,14 +417,47 @@ fn at_random<F: Format, R: ReverseMap>(design: &str) {
         map_at(spaces[0], AT, MapRequest::anonymous(PAGES, RW));
         // Of each space: the space's policy, that of each page, and where that lies.
         let mut models = std::vec![(None, [None; PAGES as usize], [None; PAGES as usize])];
-        for _ in 0..60 {
+        for step in 0..60 {
             let cpu = rng.below(usize::from(NODES)) as u16;
             run_on(cpu);
             let at = rng.below(spaces.len());
             let (space, first) = (spaces[at], rng.below(PAGES as usize) as u64);
             let pages = 1 + rng.below((PAGES - first).min(9) as usize) as u64;
             let range = first as usize..(first + pages) as usize;
-            match rng.below(12) {
+            match rng.below(14) {
+                12 => {
+                    let to = Some(rng.below(usize::from(NODES)) as u16);
+                    let moved = move_to(space, (first, pages), to).unwrap();
+                    let here = |&page: &usize| space.translate(Vpn(AT + page as u64)).is_ok();
+                    let all = range.clone().filter(here).count() as u64;
+                    let counted = moved.moved + moved.in_place + moved.shared;
+                    assert_eq!(counted, all, "{moved:?} {seed} {design}");
+                    let mut elsewhere = 0;
+                    for page in range.filter(here) {
+                        let node = node_at(space, page as u64);
+                        models[at].2[page] = Some(node);
+                        elsewhere += u64::from(Some(node) != to);
+                        assert_eq!(get(space, AT + page as u64), Ok(page as u8), "{design}");
+                    }
+                    assert!(elsewhere <= moved.shared, "{moved:?} {seed} {design}");
+                }
+                13 => {
+                    let moved = move_to(space, (first, pages), None).unwrap();
+                    assert_eq!((moved.busy, moved.no_memory), (0, 0), "{seed} {design}");
+                    for page in range {
+                        let (own, policies, lies) = &mut models[at];
+                        let policy = policies[page].or(*own).unwrap_or(NodePolicy::Local);
+                        if space.translate(Vpn(AT + page as u64)).is_err() {
+                            continue;
+                        }
+                        let node = node_at(space, page as u64);
+                        let wanted = may_lie_on(policy, AT + page as u64);
+                        let is_right = wanted.is_none_or(|nodes| nodes.0 >> node & 1 != 0);
+                        assert!(is_right || moved.shared > 0, "{policy:?} {seed} {design}");
+                        lies[page] = Some(node);
+                        assert_eq!(get(space, AT + page as u64), Ok(page as u8), "{design}");
+                    }
+                }
                 0 => {
                     models[at].0 = any_policy(&mut rng);
                     space.set_node_policy(None, models[at].0).unwrap();
@@ -471,7 +505,9 @@ fn at_random<F: Format, R: ReverseMap>(design: &str) {
                     "{design}"
                 );
             }
-            vm.audit().unwrap();
+            if step % 4 == 3 {
+                vm.audit().unwrap();
+            }
         }
         run_on(0);
         finish(&vm, &spaces);
@@ -489,6 +525,15 @@ fn any_policy(rng: &mut Rng) -> Option<NodePolicy> {
         4 => NodePolicy::Interleave(nodes),
         _ => NodePolicy::WeightedInterleave(nodes),
     })
+}
+
+/// The nodes that a policy wants a page to be on one of; `None` if it may be anywhere.
+fn may_lie_on(policy: NodePolicy, index: u64) -> Option<NodeSet> {
+    match policy {
+        NodePolicy::Local => None,
+        NodePolicy::Bind { nodes, .. } | NodePolicy::Prefer { nodes, .. } => Some(nodes),
+        _ => Some(nodes(&[wanted_node(policy, 0, index)])),
+    }
 }
 
 /// Where a page comes to lie while there is memory everywhere, by the manual's sentences. Of two
@@ -512,4 +557,326 @@ fn wanted_node(policy: NodePolicy, cpu: u16, index: u64) -> u16 {
             turns[index as usize % turns.len()]
         }
     }
+}
+
+with_each_design_and_format! {
+    private_pages_move_with_what_they_hold => moved;
+    pages_that_others_need_stay_and_are_counted => stayed;
+    pages_of_objects_move_for_all_who_map_them => moved_of_objects;
+    pages_move_to_where_their_policies_say => moved_by_policy;
+    superpages_move_whole_or_in_parts => moved_larger;
+    a_page_that_moves_keeps_what_its_entry_says => moved_with_marks;
+    a_move_for_which_there_is_no_memory_leaves_pages_where_they_are => moved_without_memory;
+    pages_move_beside_those_who_store_to_them => moved_beside_stores;
+}
+
+fn move_to<F: Format, R: ReverseMap>(
+    space: AnySpace<'_, F, R>,
+    (first, pages): (u64, u64),
+    to: Option<u16>,
+) -> Result<PagesMoved, MapError> {
+    let range = PageRange::new(Vpn(AT + first), pages);
+    space.move_pages(range, to.map(NodeId))
+}
+
+fn moved<F: Format, R: ReverseMap>(design: &str) {
+    let vm = machine::<F, R>(design, 512);
+    let space = with_pages(&vm, MapRequest::anonymous(16, RW));
+    space.protect(Vpn(AT), 2, Prot::READ).unwrap();
+    // A zero page, and pages that were never touched.
+    assert_eq!(get(space, AT + 9), Ok(0));
+    let before = space.stats().unwrap().rss;
+    let moved = move_to(space, (0, 16), Some(2)).unwrap();
+    assert_eq!((moved.moved, moved.in_place), (8, 0), "{moved:?} {design}");
+    assert_eq!(space.stats().unwrap().rss, before, "{design}");
+    for page in 0..8 {
+        assert_eq!(node_at(space, page), 2, "{design}");
+        assert_eq!(get(space, AT + page), Ok(page as u8 + 1), "{design}");
+    }
+    let store = space.fault(AT << 12, Access::Write);
+    assert_eq!(store, Err(FaultError::Protection), "{design}");
+    vm.audit().unwrap();
+    put(space, AT + 3, 77);
+    let again = move_to(space, (0, 4), Some(2)).unwrap();
+    assert_eq!((again.moved, again.in_place), (0, 4), "{design}");
+    let back = move_to(space, (2, 2), Some(0)).unwrap();
+    assert_eq!(back.moved, 2, "{design}");
+    assert_eq!(get(space, AT + 3), Ok(77), "{design}");
+    assert_eq!(move_to(space, (0, 17), Some(1)), Err(MapError::NotMapped));
+    assert_eq!(move_to(space, (0, 8), Some(NODES)), Err(MapError::BadNodes));
+    finish(&vm, &[space]);
+}
+
+fn stayed<F: Format, R: ReverseMap>(design: &str) {
+    let vm = machine::<F, R>(design, 512);
+    let space = with_pages(&vm, MapRequest::anonymous(8, RW));
+    let mut frames = [Pfn(0)];
+    let pins = space
+        .pin_pages(Vpn(AT), Access::Write, &mut frames)
+        .unwrap();
+    let child = space.fork().unwrap();
+    put(child, AT + 7, 9);
+    let moved = move_to(space, (0, 8), Some(1)).unwrap();
+    // The pinned one was copied for the child, and the last is the parent's alone.
+    let found = (moved.moved, moved.busy, moved.shared);
+    assert_eq!(found, (1, 1, 6), "{moved:?} {design}");
+    assert_eq!(get(space, AT + 7), Ok(8), "{design}");
+    assert_eq!(get(child, AT + 7), Ok(9), "{design}");
+    vm.audit().unwrap();
+    drop(pins);
+    assert_eq!(child.exit(), Ok(true));
+    let moved = move_to(space, (0, 8), Some(1)).unwrap();
+    assert_eq!((moved.moved, moved.in_place), (7, 1), "{moved:?} {design}");
+    for page in 0..8 {
+        assert_eq!(get(space, AT + page), Ok(page as u8 + 1), "{design}");
+    }
+    finish(&vm, &[space]);
+}
+
+fn moved_of_objects<F: Format, R: ReverseMap>(design: &str) {
+    let vm = machine::<F, R>(&std::format!("{design},reclaim=on"), 512);
+    let space = vm.create_space().unwrap();
+    let id = vm.memory_pages(8).unwrap();
+    map_at(space, AT, MapRequest::object(id, 0, 8, RW).shared());
+    map_at(space, AT + 20, MapRequest::object(id, 0, 8, RW));
+    for page in 0..8 {
+        put(space, AT + page, page as u8 + 1);
+        assert_eq!(get(space, AT + 20 + page), Ok(page as u8 + 1));
+    }
+    put(space, AT + 21, 50);
+    let child = space.fork().unwrap();
+    assert_eq!(get(child, AT + 1), Ok(2));
+    space.lock(Vpn(AT + 7), 1).unwrap();
+    let moved = move_to(space, (0, 8), Some(3)).unwrap();
+    assert_eq!((moved.moved, moved.busy), (7, 1), "{moved:?} {design}");
+    vm.audit().unwrap();
+    for page in 0..7 {
+        assert_eq!(get(child, AT + page), Ok(page as u8 + 1), "{design}");
+        put(child, AT + page, 60);
+        assert_eq!(get(space, AT + page), Ok(60), "{design}");
+        assert_eq!(node_at(space, page), 3, "{design}");
+    }
+    assert_eq!(get(space, AT + 21), Ok(50), "a copy is a page of its own");
+    // A file, of which a page was stored to.
+    let file = vm.create_file(FileRequest::stored(5, 4 << 12)).unwrap();
+    map_at(
+        space,
+        AT + 40,
+        MapRequest::object(file.id(), 0, 4, RW).shared(),
+    );
+    put(space, AT + 40, 7);
+    get(space, AT + 42).unwrap();
+    let moved = move_to(space, (40, 4), Some(1)).unwrap();
+    assert!(moved.moved >= 2, "{moved:?} {design}");
+    assert_eq!((moved.busy, moved.no_memory), (0, 0), "{moved:?} {design}");
+    assert_eq!(get(space, AT + 40), Ok(7), "{design}");
+    assert!(vm.platform().stored_pages(5) > 0, "{design}");
+    assert_eq!(node_at(space, 40), 1, "{design}");
+    space.unlock(Vpn(AT + 7), 1).unwrap();
+    file.release().unwrap();
+    vm.file(id).release().unwrap();
+    finish(&vm, &[space, child]);
+}
+
+fn moved_larger<F: Format, R: ReverseMap>(design: &str) {
+    let options = [
+        "superpage=eager",
+        "superpage=reserve",
+        "folio=64k,contiguous=on",
+        "huge=always",
+    ];
+    for option in options {
+        let vm = machine::<F, R>(&std::format!("{design},{option}"), 2048);
+        let space = vm.create_space().unwrap();
+        map_at(space, AT, MapRequest::anonymous(1024, RW));
+        let file = vm.memory_pages(512).unwrap();
+        let shown = MapRequest::object(file, 0, 512, RW).shared();
+        map_at(space, AT + 1024, shown);
+        for page in 0..1536 {
+            put(space, AT + page, page as u8);
+        }
+        let check = |first: u64, pages: u64, node: u16| {
+            for page in (first..first + pages).step_by(7) {
+                let byte = get(space, AT + page);
+                assert_eq!(byte, Ok(page as u8), "{page} {option} {design}");
+                assert_eq!(node_at(space, page), node, "{page} {option} {design}");
+            }
+            vm.audit().unwrap();
+        };
+        let splits = || vm.stats().events.superpage_demotions;
+        let before = splits();
+        let moved = move_to(space, (0, 1536), Some(2)).unwrap();
+        assert_eq!(moved.moved, 1536, "{moved:?} {option} {design}");
+        check(0, 1536, 2);
+        if option == "superpage=eager" {
+            assert_eq!(splits(), before, "{design}");
+            // Others map it.
+            let child = space.fork().unwrap();
+            let moved = move_to(space, (0, 512), Some(1)).unwrap();
+            assert_eq!((moved.moved, moved.shared), (0, 512), "{moved:?} {design}");
+            check(0, 512, 2);
+            assert_eq!(child.exit(), Ok(true));
+            // Without a block of frames, and in part.
+            let fails = FailAt {
+                site: Site::MovedPage,
+                after: 0,
+            };
+            vm.memory().inject(Some(fails));
+            let moved = move_to(space, (0, 512), Some(3)).unwrap();
+            vm.memory().inject(None);
+            assert_eq!((moved.moved, splits()), (512, before + 1), "{moved:?}");
+            check(0, 512, 3);
+            let moved = move_to(space, (700, 20), Some(1)).unwrap();
+            assert_eq!((moved.moved, splits()), (20, before + 2), "{moved:?}");
+            check(700, 20, 1);
+            check(720, 300, 2);
+        }
+        vm.file(file).release().unwrap();
+        finish(&vm, &[space]);
+    }
+}
+
+fn moved_with_marks<F: Format, R: ReverseMap>(design: &str) {
+    let vm = machine::<F, R>(&std::format!("{design},reclaim=on,format={}", F::NAME), 512);
+    let space = with_pages(&vm, MapRequest::anonymous(8, RW));
+    let hooks = space.hooks(Vpn(AT), 4);
+    hooks.register(Traits::HOOK_STORES).unwrap();
+    hooks.protect().unwrap();
+    space.lock(Vpn(AT + 4), 2).unwrap();
+    // May be dropped, and is not by a move.
+    advise(space, (6, 2), Advice::Free).unwrap();
+    let moved = move_to(space, (0, 8), Some(1)).unwrap();
+    assert_eq!((moved.moved, moved.busy), (8, 0), "{moved:?} {design}");
+    assert_eq!(
+        all(space, 8),
+        (1..9).map(Some).collect::<Vec<_>>(),
+        "{design}"
+    );
+    for page in 0..4 {
+        let store = space.write((AT + page) << 12, &[9]);
+        let caught = FaultError::Hooked(crate::platform::HookKind::Store);
+        assert_eq!(store, Err(caught), "{design}");
+    }
+    hooks.unprotect().unwrap();
+    vm.audit().unwrap();
+    for page in 0..8 {
+        put(space, AT + page, 20);
+    }
+    assert_eq!(space.stats().unwrap().locked, 2, "{design}");
+    finish(&vm, &[space]);
+}
+
+fn moved_by_policy<F: Format, R: ReverseMap>(design: &str) {
+    let vm = machine::<F, R>(design, 512);
+    let space = with_pages(&vm, MapRequest::anonymous(8, RW));
+    let id = vm.memory_pages(4).unwrap();
+    map_at(space, AT + 8, MapRequest::object(id, 0, 4, RW).shared());
+    for page in 8..12 {
+        put(space, AT + page, page as u8 + 1);
+    }
+    let turns = Some(NodePolicy::Interleave(nodes(&[0, 2])));
+    set(space, (0, 4), turns).unwrap();
+    set(space, (4, 2), bind(&[3])).unwrap();
+    vm.file(id).set_node_policy(bind(&[1])).unwrap();
+    let moved = move_to(space, (0, 12), None).unwrap();
+    assert_eq!((moved.moved, moved.in_place), (8, 4), "{moved:?} {design}");
+    let found: Vec<_> = (0..8).map(|page| node_at(space, page)).collect();
+    assert_eq!(found, [0, 2, 0, 2, 3, 3, 0, 0], "{design}");
+    for page in 0..12 {
+        assert_eq!(get(space, AT + page), Ok(page as u8 + 1), "{design}");
+    }
+    assert_eq!(node_at(space, 9), 1, "{design}");
+    vm.file(id).release().unwrap();
+    finish(&vm, &[space]);
+}
+
+fn moved_without_memory<F: Format, R: ReverseMap>(design: &str) {
+    let vm = machine::<F, R>(design, 512);
+    let space = with_pages(&vm, MapRequest::anonymous(8, RW));
+    let id = vm.memory_pages(2).unwrap();
+    map_at(space, AT + 8, MapRequest::object(id, 0, 2, RW).shared());
+    put(space, AT + 8, 9);
+    for after in 0..9 {
+        vm.memory().inject(Some(FailAt {
+            site: Site::MovedPage,
+            after,
+        }));
+        let to = 1 + after as u16 % 2;
+        let moved = move_to(space, (0, 10), Some(to)).unwrap();
+        vm.memory().inject(None);
+        assert_eq!((moved.moved, moved.no_memory), (8, 1), "{moved:?} {design}");
+        vm.audit().unwrap();
+        for page in 0..9 {
+            assert_eq!(get(space, AT + page), Ok(page as u8 + 1), "{design}");
+        }
+        let rest = move_to(space, (0, 10), Some(to)).unwrap();
+        assert_eq!((rest.moved, rest.in_place), (1, 8), "{rest:?} {design}");
+        assert_eq!(get(space, AT + 8), Ok(9), "{design}");
+    }
+    for (step, &site) in Site::ALL.iter().enumerate() {
+        for after in 0..3 {
+            vm.memory().inject(Some(FailAt { site, after }));
+            let to = Some((step as u16 + after as u16) % NODES);
+            let moved = move_to(space, (0, 10), to).unwrap();
+            vm.memory().inject(None);
+            let counted = moved.moved + moved.in_place + moved.no_memory;
+            assert_eq!(counted, 9, "{moved:?} {site:?} {design}");
+            for page in 0..9 {
+                assert_eq!(
+                    get(space, AT + page),
+                    Ok(page as u8 + 1),
+                    "{site:?} {design}"
+                );
+            }
+        }
+        if step % 8 == 0 {
+            vm.audit().unwrap();
+        }
+    }
+    vm.audit().unwrap();
+    let _ = move_to(space, (0, 10), Some(0)).unwrap();
+    // A node that is full.
+    map_at(space, AT + 100, MapRequest::anonymous(600, RW));
+    set(space, (100, 600), bind(&[3])).unwrap();
+    let full = (0..600).find(|page| space.fault((AT + 100 + page) << 12, Access::Write).is_err());
+    assert!(full.is_some());
+    let moved = move_to(space, (0, 8), Some(3)).unwrap();
+    assert_eq!((moved.moved, moved.no_memory), (0, 8), "{moved:?} {design}");
+    vm.file(id).release().unwrap();
+    finish(&vm, &[space]);
+}
+
+fn moved_beside_stores<F: Format, R: ReverseMap>(design: &str) {
+    let vm = machine::<F, R>(design, 512);
+    let space = vm.create_space().unwrap();
+    map_at(space, AT, MapRequest::anonymous(2, RW));
+    let id = vm.memory_pages(2).unwrap();
+    map_at(space, AT + 2, MapRequest::object(id, 0, 2, RW).shared());
+    std::thread::scope(|scope| {
+        for cpu in 0..2 {
+            scope.spawn(move || {
+                run_on(cpu);
+                for step in 0..400 {
+                    let place = ((AT + step % 4) << 12) + 8 * u64::from(cpu);
+                    let word = space.update_word(place, |now| Some(now + 1));
+                    word.unwrap().unwrap();
+                }
+            });
+        }
+        scope.spawn(move || {
+            run_on(3);
+            for step in 0..60 {
+                move_to(space, (0, 4), Some(step % NODES)).unwrap();
+            }
+        });
+    });
+    run_on(0);
+    for page in 0..4 {
+        let mut words = [0; 16];
+        space.read((AT + page) << 12, &mut words).unwrap();
+        let word = |at: usize| u32::from_ne_bytes(words[at..at + 4].try_into().unwrap());
+        assert_eq!((word(0), word(8)), (100, 100), "{page} {design}");
+    }
+    vm.file(id).release().unwrap();
+    finish(&vm, &[space]);
 }

@@ -11,6 +11,7 @@ mod hooks;
 mod io;
 mod lifts;
 mod locked;
+mod moved;
 mod spaces;
 mod swap;
 mod tracts;

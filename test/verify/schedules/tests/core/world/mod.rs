@@ -70,18 +70,23 @@ impl<R: ReverseMap> World<R> {
         design: &str,
         front: impl FnOnce(Arc<PatternStore>) -> Arc<dyn BackingStore>,
     ) -> Self {
-        World::build(cpus, frames, design, front)
+        World::build((cpus, 1), frames, design, front)
     }
 }
 
 impl<R: ReverseMap, F: Format> World<R, F> {
     /// `cpus` CPUs and `frames` frames under the scheduler.
     pub fn on(cpus: usize, frames: u64, design: &str) -> Self {
-        World::build(cpus, frames, design, |store| store)
+        World::build((cpus, 1), frames, design, |store| store)
+    }
+
+    /// A CPU and so many frames on each of some nodes.
+    pub fn on_nodes(nodes: usize, frames: u64, design: &str) -> Self {
+        World::build((nodes, nodes), frames * nodes as u64, design, |store| store)
     }
 
     fn build(
-        cpus: usize,
+        (cpus, nodes): (usize, usize),
         frames: u64,
         design: &str,
         front: impl FnOnce(Arc<PatternStore>) -> Arc<dyn BackingStore>,
@@ -100,6 +105,7 @@ impl<R: ReverseMap, F: Format> World<R, F> {
         let store = Arc::new(PatternStore::new(4096, pristine));
         let config = MachineConfig {
             cpus,
+            nodes,
             scheduler: Some(&SCHEDULER),
             store: front(store.clone()),
             ..plain

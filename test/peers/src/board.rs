@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use vellum::addr::Pfn;
-use vellum::platform::{CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken};
+use vellum::platform::{
+    CpuId, CpuSet, Flush, IoError, Machine, MemoryRange, NodeId, Policy, Sleep, Store, TaskToken,
+};
 
 use crate::Failure;
 
@@ -115,4 +117,3 @@ impl Store for Board {
 }
 
 impl Policy for Board {}
-

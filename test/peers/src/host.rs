@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 
 use vellum::addr::{Access, PageRange, Prot, Vpn};
-use vellum_lab::bench::host::forkfault::TrapCost;
+use vellum_lab::host::forkfault::TrapCost;
 
 use crate::Failure;
 use crate::host_process::{COMMAND, FORK_PAGES, Operation, PAGES};

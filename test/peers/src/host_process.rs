@@ -4,7 +4,7 @@
 use std::io::{self, BufRead, Write};
 use std::ptr::NonNull;
 
-use vellum_lab::bench::host::forkfault::trap;
+use vellum_lab::host::forkfault::trap;
 
 use crate::Failure;
 use crate::measure::{Timed, cpu_time};

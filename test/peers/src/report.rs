@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use vellum_lab::bench::host::forkfault::TrapCost;
-use vellum_lab::bench::host::kernel_release;
+use vellum_lab::host::forkfault::TrapCost;
+use vellum_lab::host::kernel_release;
 
 use crate::measure::{Figure, Plan};
 use crate::rows::Row;
@@ -34,7 +34,7 @@ impl Environment {
         Environment {
             kernel: kernel_release(),
             processor: model.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
-            cpus: vellum_lab::bench::host::cpus(),
+            cpus: vellum_lab::host::cpus(),
             peers: versions(peers),
         }
     }

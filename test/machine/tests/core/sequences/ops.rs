@@ -546,7 +546,7 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
         },
         45 => {
             let (place, pages) = (place(rng, shape), length(rng, lengths));
-            match rng.below(4) {
+            match value >> 1 & 3 {
                 0 => What::NodePolicy {
                     space,
                     place,

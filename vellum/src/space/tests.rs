@@ -14,6 +14,23 @@ macro_rules! with_each_design {
     )*};
 }
 
+/// The same with formats that differ in the bits which entries have to spare.
+macro_rules! with_each_format {
+    ($($name:ident => $check:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            for text in crate::design::variants("rmap") {
+                let design = crate::Design::parse(&text).unwrap();
+                crate::with_rmap!(design.rmap, R => {
+                    $check::<crate::table::X86_64, R>(&text);
+                    $check::<crate::table::Aarch64_4K, R>(&text);
+                    $check::<crate::table::Sv39, R>(&text);
+                });
+            }
+        }
+    )*};
+}
+
 mod access;
 mod collapse;
 mod commit;

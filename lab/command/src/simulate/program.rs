@@ -61,10 +61,11 @@ fn task((stream, beginning): (Stream, u32)) -> TaskStream {
                 user_ns: 0,
                 ..step
             });
-            let next = stream.segments().get(index + 1);
             let waits = stream.waits(index).len() as u32;
-            let first_wait = next.map_or(segment.first_wait + waits, |next| next.first_wait);
-            steps.push(Step { first_wait, ..step });
+            steps.push(Step {
+                first_wait: segment.first_wait + waits,
+                ..step
+            });
         } else {
             steps.push(step);
         }

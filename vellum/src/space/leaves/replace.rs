@@ -1,6 +1,6 @@
 //! Private pages that get another frame: copies that are made ahead of a store, and pages that move.
 //!
-//! Whoever calls these has the region closed, so that no fault is on its way to the page. The entry
+//! The region is closed, so that no fault is on its way to the page. The entry
 //! loses the right to be stored to and is flushed before the bytes are copied, so that no store is
 //! lost; until the copy is there, loads find the page as it was. All else that could take the page
 //! away, pin it or fork it takes the lock of its table, under which this is done.

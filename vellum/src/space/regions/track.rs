@@ -95,8 +95,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         each: &mut dyn FnMut(PageRange),
     ) -> Result<(), MapError> {
         let unpinned = Unpinned::at_door();
-        let pages = range.end.0.checked_sub(range.start.0);
-        let range = Self::checked_range(range.start, pages.ok_or(MapError::BadRange)?)?;
+        let range = Self::checked(range)?;
         self.with_room(unpinned, |mut unpinned| {
             let goal = Goal::Range(range);
             let (lent, beside) = (unpinned.reborrow(), Beside::Nobody);

@@ -10,7 +10,7 @@ use crate::frame::{FailAt, Site};
 use crate::rmap::ReverseMap;
 use crate::space::{Space, TakeDirty};
 use crate::swap::SwapArea;
-use crate::table::{Aarch64_4K, Format, Sv39, X86Pae};
+use crate::table::{Format, X86Pae};
 
 /// First page of the region.
 const AT: u64 = 0x1000;
@@ -75,23 +75,6 @@ fn take<F: Format, R: ReverseMap>(space: On<'_, F, R>, at: u64, count: u64) -> V
 
 fn all(count: u64) -> Vec<u64> {
     (0..count).collect()
-}
-
-/// Tests of every reverse-mapping design, with formats that have a bit to spare and without.
-macro_rules! with_each_format {
-    ($($name:ident => $check:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            for text in crate::design::variants("rmap") {
-                let design = Design::parse(&text).unwrap();
-                crate::with_rmap!(design.rmap, R => {
-                    $check::<X86_64, R>(&text);
-                    $check::<Aarch64_4K, R>(&text);
-                    $check::<Sv39, R>(&text);
-                });
-            }
-        }
-    )*};
 }
 
 mod beside;

@@ -11,7 +11,7 @@ use crate::platform::{HookAnswer, HookKind, HookedFault};
 use crate::rmap::ReverseMap;
 use crate::space::{HookError, Space, Supply};
 use crate::swap::SwapArea;
-use crate::table::{Aarch64_4K, Format, Sv39, X86Pae};
+use crate::table::{Format, X86Pae};
 
 /// First page of a region with hooks.
 const AT: u64 = 0x1000;
@@ -63,23 +63,6 @@ fn store<F: Format, R: ReverseMap>(
     let written = space.write(page << 12, &[byte; PAGE])?;
     assert_eq!(written, PAGE);
     Ok(())
-}
-
-/// Tests of one reverse-mapping design for each, with formats that mark entries in other bits.
-macro_rules! with_each_format {
-    ($($name:ident => $check:ident;)*) => {$(
-        #[test]
-        fn $name() {
-            for text in crate::design::variants("rmap") {
-                let design = Design::parse(&text).unwrap();
-                crate::with_rmap!(design.rmap, R => {
-                    $check::<X86_64, R>(&text);
-                    $check::<Aarch64_4K, R>(&text);
-                    $check::<Sv39, R>(&text);
-                });
-            }
-        }
-    )*};
 }
 
 mod advised;

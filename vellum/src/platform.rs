@@ -425,7 +425,7 @@ pub trait Store {
 pub trait Policy {
     /// A call is about to fail for want of memory: nothing else could be done, and it has
     /// changed nothing. `victim` is the space whose end would free most by the rules of
-    /// [`Vm::choose_victim`](crate::Vm::choose_victim), if any would free something. The platform
+    /// [`Group::choose_victim`](crate::space::Group::choose_victim) of the root, if any would free something. The platform
     /// may have that space end, or another one, or free memory elsewhere, and then have the call
     /// tried again; the default has it fail.
     ///

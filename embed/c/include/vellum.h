@@ -465,6 +465,47 @@ _Noreturn void vellum_panic(const char *text, size_t length);
 #define VELLUM_HUGE_ALWAYS 2
 
 /*
+ A frame that is out of use can be used: memory that comes back, or that is added.
+ */
+#define VELLUM_FRAME_GOOD 0
+
+/*
+ Errors in the memory of a frame were corrected, or it is to be taken away: what it holds is good.
+ */
+#define VELLUM_FRAME_FAILING 1
+
+/*
+ What a frame held is lost.
+ */
+#define VELLUM_FRAME_FAILED 2
+
+/*
+ Nobody used the frame.
+ */
+#define VELLUM_WITHDRAWN_UNUSED 0
+
+/*
+ It held a page of a file, which is read anew.
+ */
+#define VELLUM_WITHDRAWN_DROPPED 1
+
+/*
+ What it held is elsewhere.
+ */
+#define VELLUM_WITHDRAWN_MOVED 2
+
+/*
+ What it held is lost: accesses are VELLUM_STATUS_LOST until the page is unmapped or dropped, and of
+ a page of a file an error is told when it is synchronised.
+ */
+#define VELLUM_WITHDRAWN_LOST 3
+
+/*
+ It was out of use, and is free now.
+ */
+#define VELLUM_READMITTED 4
+
+/*
  How a call went. Whatever is not VELLUM_STATUS_OK says that nothing has changed, unless
  the function says otherwise.
  */
@@ -612,6 +653,14 @@ enum vellum_status {
    A policy of nodes names none, or one that there is not.
    */
   VELLUM_STATUS_BAD_NODES,
+  /*
+   The memory of the page has failed, and what it held is lost.
+   */
+  VELLUM_STATUS_LOST,
+  /*
+   What the frame holds cannot leave it, or it is out of use, or in use, already.
+   */
+  VELLUM_STATUS_KEPT,
 };
 
 /*
@@ -2200,6 +2249,18 @@ enum vellum_status vellum_frames_alloc(struct vellum *vm,
                                        uint32_t order,
                                        bool zeroed,
                                        uint32_t *first);
+
+/*
+ Takes a frame out of use (memory_failure, soft_offline_page), whose memory fails or has failed, or
+ back into use: VELLUM_FRAME_*. `what`, which may be null, gets one of VELLUM_WITHDRAWN_*. The frame is still
+ in use after VELLUM_STATUS_KEPT (a page table, the kernel's or the manager's own memory, or out of
+ use already), IN_USE (pinned), OUT_OF_MEMORY, UNMANAGED, and BUSY, after which the call may be made
+ again.
+ */
+enum vellum_status vellum_set_frame_health(struct vellum *vm,
+                                           uint32_t frame,
+                                           uint32_t health,
+                                           uint32_t *what);
 
 /*
  Gives frames back that vellum_frames_alloc() handed out, with the same order. A frame that

@@ -2,6 +2,7 @@
 
 use vellum::addr::Pfn;
 use vellum::frame::{Kind, MAX_ORDER, OwnedBlock, Request, Site};
+use vellum::space::{FrameHealth, Withdrawn};
 
 use crate::manager::{Manager, Out, named};
 use crate::platform::Machine;
@@ -29,6 +30,61 @@ pub unsafe extern "C" fn vellum_frames_alloc(
         Ok(())
     };
     Status::of(take())
+}
+
+/// A frame that is out of use can be used: memory that comes back, or that is added.
+pub const VELLUM_FRAME_GOOD: u32 = 0;
+/// Errors in the memory of a frame were corrected, or it is to be taken away: what it holds is good.
+pub const VELLUM_FRAME_FAILING: u32 = 1;
+/// What a frame held is lost.
+pub const VELLUM_FRAME_FAILED: u32 = 2;
+
+/// Nobody used the frame.
+pub const VELLUM_WITHDRAWN_UNUSED: u32 = 0;
+/// It held a page of a file, which is read anew.
+pub const VELLUM_WITHDRAWN_DROPPED: u32 = 1;
+/// What it held is elsewhere.
+pub const VELLUM_WITHDRAWN_MOVED: u32 = 2;
+/// What it held is lost: accesses are VELLUM_STATUS_LOST until the page is unmapped or dropped, and of
+/// a page of a file an error is told when it is synchronised.
+pub const VELLUM_WITHDRAWN_LOST: u32 = 3;
+/// It was out of use, and is free now.
+pub const VELLUM_READMITTED: u32 = 4;
+
+/// Takes a frame out of use (memory_failure, soft_offline_page), whose memory fails or has failed, or
+/// back into use: VELLUM_FRAME_*. `what`, which may be null, gets one of VELLUM_WITHDRAWN_*. The frame is still
+/// in use after VELLUM_STATUS_KEPT (a page table, the kernel's or the manager's own memory, or out of
+/// use already), IN_USE (pinned), OUT_OF_MEMORY, UNMANAGED, and BUSY, after which the call may be made
+/// again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vellum_set_frame_health(
+    vm: *mut Manager,
+    frame: u32,
+    health: u32,
+    what: *mut u32,
+) -> Status {
+    let go = || {
+        // SAFETY: the head of the header.
+        let (manager, out) = unsafe { (named(vm)?, Out::new(what)) };
+        let health = match health {
+            VELLUM_FRAME_GOOD => FrameHealth::Good,
+            VELLUM_FRAME_FAILING => FrameHealth::Failing,
+            VELLUM_FRAME_FAILED => FrameHealth::Failed,
+            _ => return Err(Status::Argument),
+        };
+        let done = manager.vm.set_frame_health(Pfn(frame), health)?;
+        if let Ok(out) = out {
+            out.set(match done {
+                Withdrawn::Unused => VELLUM_WITHDRAWN_UNUSED,
+                Withdrawn::Dropped => VELLUM_WITHDRAWN_DROPPED,
+                Withdrawn::Moved => VELLUM_WITHDRAWN_MOVED,
+                Withdrawn::Readmitted => VELLUM_READMITTED,
+                _ => VELLUM_WITHDRAWN_LOST,
+            });
+        }
+        Ok(())
+    };
+    Status::of(go())
 }
 
 /// The block that vellum_frames_alloc() handed out, `first` being its first frame.

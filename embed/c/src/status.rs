@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char};
 
 use vellum::frame::OutOfMemory;
-use vellum::space::{FaultError, FileError, HookError, MapError};
+use vellum::space::{FaultError, FileError, HookError, MapError, WithdrawError};
 
 /// How a call went. Whatever is not VELLUM_STATUS_OK says that nothing has changed, unless
 /// the function says otherwise.
@@ -83,6 +83,10 @@ pub enum Status {
     NoPage,
     /// A policy of nodes names none, or one that there is not.
     BadNodes,
+    /// The memory of the page has failed, and what it held is lost.
+    Lost,
+    /// What the frame holds cannot leave it, or it is out of use, or in use, already.
+    Kept,
 }
 
 impl Status {
@@ -91,7 +95,7 @@ impl Status {
         result.err().unwrap_or(Status::Ok)
     }
 
-    const ALL: [Status; 35] = [
+    const ALL: [Status; 37] = [
         Status::Ok,
         Status::Argument,
         Status::NoSpace,
@@ -127,6 +131,8 @@ impl Status {
         Status::Exists,
         Status::NoPage,
         Status::BadNodes,
+        Status::Lost,
+        Status::Kept,
     ];
 
     fn text(self) -> &'static CStr {
@@ -166,6 +172,8 @@ impl Status {
             Status::Exists => c"there is a page already",
             Status::NoPage => c"the object has no page there",
             Status::BadNodes => c"the policy names no node, or one that there is not",
+            Status::Lost => c"the memory of the page has failed, with what it held",
+            Status::Kept => c"what the frame holds cannot leave it",
         }
     }
 }
@@ -183,6 +191,7 @@ impl From<FaultError> for Status {
             FaultError::OutOfMemory => Status::OutOfMemory,
             FaultError::GroupLimit(_) => Status::GroupLimit,
             FaultError::Io => Status::Io,
+            FaultError::Lost => Status::Lost,
             FaultError::Hooked(_) => Status::Hooked,
         }
     }
@@ -243,6 +252,18 @@ impl From<FileError> for Status {
             FileError::Sealed => Status::Sealed,
             FileError::WrongKind => Status::WrongKind,
             FileError::BadNodes => Status::BadNodes,
+        }
+    }
+}
+
+impl From<WithdrawError> for Status {
+    fn from(error: WithdrawError) -> Self {
+        match error {
+            WithdrawError::NoFrame => Status::Unmanaged,
+            WithdrawError::Withdrawn | WithdrawError::InUse | WithdrawError::Kept => Status::Kept,
+            WithdrawError::Pinned => Status::InUse,
+            WithdrawError::OutOfMemory => Status::OutOfMemory,
+            _ => Status::Busy,
         }
     }
 }

@@ -378,6 +378,23 @@ static void rules(struct vellum *vm, struct vellum_space none)
     ANSWERS(OK, vellum_move_pages(vm, space, at, PAGE, 0, &moved));
     EXPECT(moved.moved == 0 && moved.in_place == 1 && moved.busy + moved.no_memory == 0);
     ANSWERS(OK, vellum_move_pages(vm, space, at, PAGE, VELLUM_BY_POLICY, NULL));
+
+    struct vellum_translation shown;
+    uint32_t what;
+    ANSWERS(OK, vellum_translate(vm, space, at, &shown));
+    ANSWERS(ARGUMENT, vellum_set_frame_health(vm, shown.frame, 3, &what));
+    ANSWERS(ARGUMENT, vellum_set_frame_health(NULL, shown.frame, VELLUM_FRAME_FAILED, &what));
+    ANSWERS(UNMANAGED, vellum_set_frame_health(vm, UINT32_MAX, VELLUM_FRAME_FAILED, &what));
+    ANSWERS(OK, vellum_set_frame_health(vm, shown.frame, VELLUM_FRAME_FAILING, &what));
+    EXPECT(what == VELLUM_WITHDRAWN_MOVED);
+    ANSWERS(KEPT, vellum_set_frame_health(vm, shown.frame, VELLUM_FRAME_FAILED, NULL));
+    ANSWERS(OK, vellum_set_frame_health(vm, shown.frame, VELLUM_FRAME_GOOD, &what));
+    EXPECT(what == VELLUM_READMITTED);
+    ANSWERS(KEPT, vellum_set_frame_health(vm, shown.frame, VELLUM_FRAME_GOOD, NULL));
+    ANSWERS(OK, vellum_translate(vm, space, at, &shown));
+    ANSWERS(OK, vellum_set_frame_health(vm, shown.frame, VELLUM_FRAME_FAILED, &what));
+    EXPECT(what == VELLUM_WITHDRAWN_LOST);
+    ANSWERS(LOST, vellum_fault(vm, space, at, VELLUM_READ, &how));
     ANSWERS(OK, vellum_unmap(vm, space, at, PAGE));
 
     ANSWERS(NO_SPACE, vellum_refuse_new_code(vm, none));

@@ -50,7 +50,7 @@ pub(crate) fn fault_error(error: FaultError) -> OpError {
         FaultError::PastEnd => OpError::PastEnd,
         FaultError::OutOfMemory | FaultError::Full => OpError::OutOfMemory,
         FaultError::GroupLimit(_) => OpError::GroupLimit,
-        FaultError::Io => OpError::Io,
+        FaultError::Io | FaultError::Lost => OpError::Io,
         // No operation gives a range hooks.
         FaultError::Hooked(_) => OpError::Protection,
     }

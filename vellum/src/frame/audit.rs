@@ -24,7 +24,10 @@ pub(crate) fn wrong(pfn: Pfn, what: &'static str) -> AuditError {
 impl<P: Machine> PhysicalMemory<P> {
     /// Counts of frames and events. Walks all CPUs and zones.
     pub fn stats(&self) -> FrameStats {
-        let mut stats = FrameStats::default();
+        let mut stats = FrameStats {
+            withdrawn: self.withdrawn.load(Ordering::Relaxed),
+            ..FrameStats::default()
+        };
         if self.reservations().is_some() {
             stats.reservations = self.reservation_stats();
         }
@@ -259,6 +262,12 @@ impl<P: Machine> PhysicalMemory<P> {
                 }
                 continue;
             }
+            if frame.is_withdrawn() {
+                census.withdrawn += 1;
+                if frame.counts().refs() != 1 || frame.counts().maps() != 0 {
+                    return Err(wrong(pfn, "out of use, and in use"));
+                }
+            }
             let is_owned = kind == Kind::Allocated && frame.owner() == EMBEDDER;
             owned = u64::from(is_owned && !marked);
             census.owned += owned;
@@ -277,6 +286,12 @@ impl<P: Machine> PhysicalMemory<P> {
                 _ => pfn.0.trailing_zeros().min(MAX_ORDER),
             };
             (block, end) = (Some(kind), pfn.0.saturating_add(1 << order));
+        }
+        if census.withdrawn != self.withdrawn.load(Ordering::Relaxed) {
+            return Err(wrong(
+                Pfn::NONE,
+                "more or fewer are out of use than counted",
+            ));
         }
         Ok(census)
     }

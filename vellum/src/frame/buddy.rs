@@ -212,6 +212,34 @@ impl FreeLists {
         Some(pfn)
     }
 
+    /// Takes one frame out of the free block that has it; the rest of the block stays free, in blocks
+    /// as large as can be. False if there is no such block. The frame is left `Cached`.
+    pub(super) fn take_frame(&mut self, table: &FrameTable, pfn: Pfn) -> bool {
+        let found = (0..=MAX_ORDER).find_map(|order| {
+            let first = Pfn(pfn.0 & !((1 << order) - 1));
+            let head = table.get(first)?;
+            head.is_free_block(self.zone, order)
+                .then_some((first, order))
+        });
+        let Some((mut first, mut order)) = found else {
+            return false;
+        };
+        self.unlink(table, first, order);
+        let zeroed = table.frame(first).unused().has(FreeFlags::ZEROED);
+        while order > 0 {
+            order -= 1;
+            let (lower, upper) = (first, first.offset(1 << order));
+            let (kept, rest) = match pfn < upper {
+                true => (lower, upper),
+                false => (upper, lower),
+            };
+            self.link(table, rest, order, zeroed);
+            first = kept;
+        }
+        table.frame(pfn).set_cached_in(self.zone, false);
+        true
+    }
+
     /// Takes a block that is free as one of `order`.
     #[cfg(feature = "published")]
     pub(crate) fn take_exact(&mut self, table: &FrameTable, order: u32) -> Option<Pfn> {

@@ -28,7 +28,7 @@ use super::zeroed::FreedTables;
 use super::zones::{self, ZoneFrames, Zones};
 use crate::addr::Pfn;
 use crate::platform::{CpuId, IoError, Machine, NodeId, Platform, WindowSlot};
-use crate::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::limbo::ChainLinks;
 #[cfg(vellum_instrumented)]
 use crate::sync::report::name;
@@ -71,6 +71,8 @@ pub struct PhysicalMemory<P: Machine> {
     pub(super) commit: Option<Box<Commit>>,
     /// For each node that a policy can name, pages in a row.
     pub(super) weights: Box<[AtomicU8]>,
+    /// Frames that are out of use.
+    pub(super) withdrawn: AtomicU64,
     /// Counts failures. A CPU that has not seen the last one gives its lists
     /// back the next time it takes a lock for them.
     pub(super) shortage: CachePadded<AtomicU32>,
@@ -183,6 +185,7 @@ impl<P: Machine> PhysicalMemory<P> {
             groups: None,
             commit: None,
             weights: Self::even_weights(&platform),
+            withdrawn: AtomicU64::new(0),
             shortage: CachePadded(AtomicU32::new(0)),
             platform,
             table,

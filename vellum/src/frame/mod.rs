@@ -163,6 +163,7 @@ mod table_zone;
 mod view;
 mod waiting;
 mod window;
+mod withdraw;
 mod zeroed;
 pub(crate) mod zones;
 

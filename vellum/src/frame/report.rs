@@ -154,6 +154,8 @@ pub struct FrameStats {
     pub zeroed: u64,
     /// Requests served from them.
     pub zero_hits: u64,
+    /// Frames that are out of use ([`Vm::set_frame_health`](crate::Vm::set_frame_health)).
+    pub withdrawn: u64,
     /// Bytes copied from frame to frame.
     pub bytes_copied: u64,
     /// Runs set aside for ranges of pages that are being filled.
@@ -209,6 +211,8 @@ pub struct FrameCensus {
     /// Those of kind `Allocated` that an embedder holds in blocks of its own
     /// ([`OwnedBlock`](super::OwnedBlock)).
     pub owned: u64,
+    /// Those of kind `Reserved` that are out of use.
+    pub withdrawn: u64,
 }
 
 impl FrameCensus {

@@ -126,8 +126,8 @@ pub use mount::{MountId, MountStats};
 pub use page_lock::PageLock;
 #[cfg(any(test, feature = "published"))]
 pub(crate) use page_lock::PageLocks;
-pub(crate) use radix::SLOTS_END;
 pub use radix::{INDEX_END, Radix, RadixNode, RadixNodes};
+pub(crate) use radix::{LOST_SLOT, SLOTS_END};
 pub(crate) use region_set::RegionRoots;
 pub use regions::MappedBy;
 pub(crate) use regions::{Interval, Pass};

@@ -42,6 +42,9 @@ const FIRST_SLOT: u32 = Pfn::END.0 + 1;
 /// Slots from this number on cannot hold pages of objects.
 pub(crate) const SLOTS_END: u32 = u32::MAX - FIRST_SLOT;
 
+/// Stands for the slot of a page that is lost, because the memory that held it has failed.
+pub(crate) const LOST_SLOT: u32 = SLOTS_END;
+
 impl Cell {
     pub(crate) const EMPTY: Cell = Cell(0);
 
@@ -53,7 +56,7 @@ impl Cell {
 
     /// The place of a page in swap.
     pub(crate) fn of_slot(slot: u32) -> Cell {
-        debug_assert!(slot < SLOTS_END, "a slot that is too high");
+        debug_assert!(slot <= LOST_SLOT, "a slot that is too high");
         Cell(FIRST_SLOT + slot)
     }
 

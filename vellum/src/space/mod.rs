@@ -43,6 +43,7 @@ pub use leaves::collapse::Collapse;
 pub use leaving::advise::Advice;
 pub use leaving::migrate::PagesMoved;
 pub use leaving::scan::ScanReport;
+pub use leaving::withdraw::{FrameHealth, WithdrawError, Withdrawn};
 pub use life::group::{GroupError, GroupStats};
 pub use path::access::UpdateError;
 pub use path::supply::Supply;

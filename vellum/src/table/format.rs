@@ -48,6 +48,11 @@ impl Swapped {
         exclusive: false,
         clean: false,
     };
+    /// What the entry of a page says whose memory has failed, with what it held.
+    pub(crate) const LOST: Swapped = Swapped {
+        exclusive: true,
+        ..Swapped::GUARD
+    };
 }
 
 /// The kinds of entries. Whoever takes an entry apart that may be any of them does
@@ -65,12 +70,15 @@ pub enum Entry {
     /// A page that nobody may access, and that faults
     /// ([`Advice::InstallGuards`](crate::space::Advice::InstallGuards)). At level 1 only.
     Guard,
+    /// A page whose memory has failed, with what it held: every access faults
+    /// ([`FaultError::Lost`](crate::space::FaultError::Lost)). At level 1 only.
+    Lost,
 }
 
 /// A page-table format: the geometry, and the bits of an entry.
 ///
-/// An entry is empty (0), a table entry, a leaf, the entry of a page in swap, or a guard
-/// ([`Entry`]). A leaf may forbid every
+/// An entry is empty (0), a table entry, a leaf, the entry of a page in swap, a guard, or that of a
+/// page that is lost ([`Entry`]). A leaf may forbid every
 /// access and still hold its frame (`PROT_NONE`): hardware then sees an invalid
 /// entry, and [`Format::is_mapped`] is true all the same. Levels count from 1,
 /// whose leaves are single pages, to [`Format::LEVELS`], the root.
@@ -276,6 +284,12 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
         entry == Self::swap(Swapped::GUARD)
     }
 
+    /// Whether an entry at level 1 is that of a page that is lost.
+    #[inline]
+    fn is_lost(entry: u64) -> bool {
+        entry == Self::swap(Swapped::LOST)
+    }
+
     /// What an entry at `level` is. That of a leaf or table is found out by the tests that
     /// would be made anyway.
     #[inline]
@@ -291,6 +305,7 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
             0 => Entry::Empty,
             _ => match Self::swapped(entry) {
                 Swapped::GUARD => Entry::Guard,
+                Swapped::LOST => Entry::Lost,
                 swapped => Entry::Swap(swapped),
             },
         }

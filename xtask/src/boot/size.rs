@@ -6,7 +6,7 @@ use std::process::Command;
 use super::cargo_build_with;
 
 /// What the core's functions and constants may take, in KiB.
-const MOST_KIB: u64 = 328;
+const MOST_KIB: u64 = 332;
 
 /// As an embedder would who is short of memory.
 const FOR_SIZE: [(&str, &str); 3] = [

@@ -161,6 +161,8 @@ impl TableFlags {
 impl FreeFlags {
     /// Of a frame in a CPU's list: the first of a block.
     pub(super) const BLOCK: Self = Self::new(1 << 3);
+    /// Of a reserved frame: it is out of use, because its memory fails or is taken away.
+    pub const WITHDRAWN: Self = Self::new(1 << 4);
     /// Every byte of the frame is known to be zero.
     pub const ZEROED: Self = Self::new(1 << 9);
 }

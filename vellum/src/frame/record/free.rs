@@ -1,7 +1,7 @@
 //! Records of frames that nobody uses, in the allocator's places.
 
 use super::counts::ONE_REF;
-use super::{Frame, FreeFlags, KIND_MASK, KIND_SHIFT, Kind, STATE_MASK, ZONE_SHIFT};
+use super::{Frame, FreeFlags, KIND_MASK, KIND_SHIFT, Kind, PageFlags, STATE_MASK, ZONE_SHIFT};
 use crate::addr::Pfn;
 use crate::sync::atomic::Ordering;
 
@@ -53,6 +53,32 @@ impl Frame {
             u32::from(zone) << ZONE_SHIFT | (Kind::Anonymous as u32) << KIND_SHIFT,
             Ordering::Relaxed,
         );
+    }
+
+    /// Makes a frame with a reference one that is out of use. Those who found it as a page before, and
+    /// have not looked yet whether it is one, may take its page lock meanwhile.
+    pub(in crate::frame) fn set_withdrawn(&self) {
+        let lock = PageFlags::LOCKED.or(PageFlags::WAITERS).bits();
+        let what = KIND_MASK | STATE_MASK & !lock;
+        self.flags.fetch_and(!what, Ordering::AcqRel);
+        self.flags
+            .fetch_or(FreeFlags::WITHDRAWN.bits(), Ordering::AcqRel);
+    }
+
+    /// Makes a frame that is out of use one that was handed out, for one of several who would.
+    pub(in crate::frame) fn end_withdrawal(&self) -> bool {
+        let flag = FreeFlags::WITHDRAWN.bits();
+        let is_ours =
+            self.is_withdrawn() && self.flags.fetch_and(!flag, Ordering::AcqRel) & flag != 0;
+        if is_ours {
+            self.set_kind(Kind::Allocated);
+        }
+        is_ours
+    }
+
+    /// Whether the frame is out of use.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.kind() == Kind::Reserved && !self.is_tail() && self.unused().has(FreeFlags::WITHDRAWN)
     }
 
     /// Makes the frame the first of a free block.

@@ -277,6 +277,7 @@ impl<P: Platform> PageCache<'_, P> {
                             self.read_swapped(unpinned.reborrow(), lock, ReadAround::Allowed)?;
                         }
                         Loading::Again => {}
+                        Loading::Lost => return Err(FaultError::Lost),
                     }
                 }
             }

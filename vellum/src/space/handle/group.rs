@@ -100,7 +100,16 @@ impl<P: Platform, F: Format, R: ReverseMap> Group<'_, P, F, R> {
         self.vm.page_cache().group_stats(self.id)
     }
 
-    /// The space of the group whose end would free most ([`Vm::choose_victim`]).
+    /// The space of the group, or of all if it is the root, whose end would free most: the one with
+    /// most private pages, in memory and in swap, page tables, and frames' worth of what the manager
+    /// keeps for its regions and entries together; of several with as many the one that stands first
+    /// among spaces. Pages of objects do not count, since the object keeps them. A page that fork
+    /// shared counts for each who has it. `None` if no space has any. These are the rules of Linux's
+    /// `oom_badness` (2.6.36), which does not count regions, without its adjustments, which are an
+    /// embedder's.
+    ///
+    /// Looks at every space, and at every CPU for each. Spaces that begin or end meanwhile may
+    /// be missed, and the space that is named may end at any time.
     #[inline]
     pub fn choose_victim(self) -> Option<Victim> {
         self.vm.choose_victim_of(self.id)

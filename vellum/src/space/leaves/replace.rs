@@ -9,14 +9,15 @@ use crate::addr::{Pfn, Vpn};
 use crate::frame::{Kind, OutOfMemory};
 use crate::object::Inserted;
 use crate::platform::Platform;
-use crate::rmap::ReverseMap;
+use crate::rmap::{ReverseMap, Run};
+use crate::space::state::account::Resident;
 use crate::space::state::closed::Closed;
 use crate::space::state::extras::LEVEL;
 use crate::space::state::locked::LockedSpace;
 use crate::space::state::manager::Vm;
 use crate::space::steps::entry::Replaced;
 use crate::sync::Pin;
-use crate::table::{Format, LockedTable, Marks, Users};
+use crate::table::{Format, LockedTable, Marks, Swapped, Users};
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     /// Puts the private page at `page` into the frame `new`, which the caller has, if `may_leave`
@@ -115,6 +116,47 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
             None => self.memory.put_order(pin, new, Self::ORDER),
         }
         prepared.map(|()| found.is_some())
+    }
+
+    /// Has the private page at `page` be one that is lost, if `may_leave` says yes of the frame that
+    /// holds it: every access faults from now on. Returns whether it did.
+    pub(in crate::space) fn lose_private(
+        &self,
+        pin: &Pin<'_>,
+        space: LockedSpace<'_, R>,
+        region: Closed<'_, R>,
+        page: Vpn,
+        may_leave: impl FnOnce(Pfn) -> bool,
+    ) -> bool {
+        let (env, place) = (self.env(pin), region.place(*space));
+        let mut ctx = R::Ctx::default();
+        let table = self.tables(pin, *space).lock(page);
+        let found = table.filter(|table| table.level() == 1).and_then(|table| {
+            let index = F::index(page, 1);
+            let old = self
+                .private_frame(&table, index)
+                .filter(|&old| may_leave(old))?;
+            self.end_runs(pin, *space, &table, index..index + 1);
+            table.clear(index, Users::Hardware);
+            self.flush_locked_page(pin, *space, page);
+            let gone = Run::single(old, table.pte(index), page);
+            self.rmap.remove(&env, &mut ctx, &gone, place);
+            if self.memory.frame(old).remove_mapping().maps() == 1 {
+                self.rmap.unmapped(&env, old);
+                self.note_removed(pin, old);
+            }
+            table.fill(index, F::swap(Swapped::LOST));
+            Some(old)
+        });
+        self.rmap.finish(&env, ctx);
+        if let Some(old) = found {
+            region.note_guards();
+            // Dirty tracking reports it, although nobody has written it.
+            region.lose();
+            self.count_resident(pin, *space, Resident::Anonymous, u64::MAX);
+            self.memory.put(pin, old);
+        }
+        found.is_some()
     }
 
     /// The frame of a private page that the leaf at `index` of a table maps, or the first of a

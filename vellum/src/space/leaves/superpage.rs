@@ -39,7 +39,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
 
     /// Whether there may be superpages.
     #[inline]
-    pub(super) fn has_superpages(&self) -> bool {
+    pub(in crate::space) fn has_superpages(&self) -> bool {
         self.superpages() != Superpages::Off && could_have_superpages::<F>()
     }
 

@@ -29,7 +29,7 @@ use crate::sync::{Pin, Turn, Unpinned};
 
 /// What a reference to a private page keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reference {
+pub(super) enum Reference {
     Page,
     /// All frames of the superpage whose first this is, as they have one record.
     Run,
@@ -176,7 +176,7 @@ impl<P: Platform> PageCache<'_, P> {
 impl<P: Platform> PageCache<'_, P> {
     /// The private page in a frame, with a reference, if an entry maps one. Of a superpage whose
     /// frames have one record, that is the first.
-    fn find_private(&self, pin: &Pin<'_>, page: Pfn) -> Option<Reference> {
+    pub(super) fn find_private(&self, pin: &Pin<'_>, page: Pfn) -> Option<Reference> {
         let frame = self.memory.frame(page);
         if frame.kind() != Kind::Anonymous {
             return None;
@@ -189,7 +189,7 @@ impl<P: Platform> PageCache<'_, P> {
     }
 
     /// Drops the reference of [`Vm::find_private`].
-    fn put_private(&self, pin: &Pin<'_>, page: Pfn, held: Reference) {
+    pub(super) fn put_private(&self, pin: &Pin<'_>, page: Pfn, held: Reference) {
         match held {
             Reference::Page => self.memory.put(pin, page),
             Reference::Run => self.memory.put_run(pin, page, self.superpage_order),

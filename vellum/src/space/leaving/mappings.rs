@@ -336,7 +336,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 pfn != self.zero_page && self.memory.frame(pfn).kind() == Kind::Anonymous
             }
             // Private pages only go to swap.
-            Entry::Swap(_) => true,
+            Entry::Swap(_) | Entry::Lost => true,
             Entry::Empty | Entry::Table(_) | Entry::Guard => false,
         };
         let zap = Zap {

@@ -128,7 +128,7 @@ impl<P: Platform> PageCache<'_, P> {
     /// Has a page of an object, which is locked, be in the frame `new`: unmapped everywhere first. The
     /// caller has a reference beside that of `found`. False, and the page is where it was, if it is
     /// needed there, or newer than its store.
-    fn replace_cached(
+    pub(super) fn replace_cached(
         &self,
         pin: &Pin<'_>,
         found: &FoundPage<'_>,

@@ -16,3 +16,4 @@ pub(super) mod swap_shared_out;
 pub(super) mod topology;
 pub(super) mod unwanted;
 pub(super) mod victim;
+pub(in crate::space) mod withdraw;

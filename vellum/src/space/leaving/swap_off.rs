@@ -7,6 +7,7 @@
 //! until no slot is in use. If memory runs out, what came back stays and the area is used on.
 
 use crate::addr::{Access, PageRange, Vpn};
+use crate::object::LOST_SLOT;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::locks::lookup::Lookup;
@@ -71,7 +72,7 @@ impl<P: Platform> PageCache<'_, P> {
             let Some((index, slot)) = found else {
                 return Ok(back);
             };
-            if swap.is_of(area, swap.long(u64::from(slot))) {
+            if slot != LOST_SLOT && swap.is_of(area, swap.long(u64::from(slot))) {
                 self.with_room(unpinned.reborrow(), |unpinned| {
                     self.shared_back(unpinned, handle, index)
                 })?;
@@ -103,6 +104,7 @@ impl<P: Platform> PageCache<'_, P> {
                     self.read_swapped(unpinned.reborrow(), lock, ReadAround::Allowed)?;
                 }
                 Loading::Again => {}
+                Loading::Lost => return Ok(()),
             }
         }
     }
@@ -219,7 +221,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Option<Vpn> {
         let names = |entry| match F::decode(entry, 1) {
             Entry::Swap(swapped) => takes(swapped.slot),
-            Entry::Empty | Entry::Leaf(_) | Entry::Table(_) | Entry::Guard => false,
+            Entry::Empty | Entry::Leaf(_) | Entry::Table(_) | Entry::Guard | Entry::Lost => false,
         };
         let rest = PageRange { start, end };
         let found = self.with_locked(unpinned, id, |pin, space| {

@@ -18,23 +18,18 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     const REGION_BYTES: u64 =
         (size_of::<Region<R>>() + size_of::<RangeNode>() / NODE_REGIONS) as u64;
 
-    /// The space whose end would free most: the one with most private pages, in memory and in
-    /// swap, page tables, and frames' worth of what the manager keeps for its regions and entries
-    /// together; of several with as many the one that stands first among spaces. Pages of objects
-    /// do not count, since the object keeps them. A page that fork shared counts for each who has
-    /// it. `None` if no space has any. These are the rules of Linux's `oom_badness` (2.6.36), which
-    /// does not count regions, without its adjustments, which are an embedder's.
-    ///
-    /// Looks at every space, and at every CPU for each. Spaces that begin or end meanwhile may
-    /// be missed, and the space that is named may end at any time.
-    pub fn choose_victim(&self) -> Option<Victim> {
+    /// The space whose end would free most, of all.
+    pub(crate) fn choose_victim(&self) -> Option<Victim> {
         self.choose_among(|_| true)
     }
 
     /// [`Group::choose_victim`](crate::space::Group::choose_victim).
     pub(crate) fn choose_victim_of(&self, group: GroupId) -> Option<Victim> {
+        if group == GroupId::ROOT {
+            return self.choose_victim();
+        }
         let groups = self.memory.groups()?;
-        if group != GroupId::ROOT && groups.at(group.place()) != Some(group) {
+        if groups.at(group.place()) != Some(group) {
             return None;
         }
         let within = groups.within(group.place());

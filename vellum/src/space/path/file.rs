@@ -52,6 +52,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     Loading::Wait(frame) => Err(FaultStep::Wait(frame)),
                     Loading::Read(lock) => Err(FaultStep::SwapIn(lock)),
                     Loading::Again => Err(FaultStep::Again),
+                    Loading::Lost => return Err(FaultError::Lost),
                 }
             }
         })

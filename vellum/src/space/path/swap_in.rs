@@ -164,7 +164,7 @@ impl<P: Platform> Common<P> {
 }
 
 impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
-    /// A fault on the entry of a page that is in swap, or on a guard.
+    /// A fault on the entry of a page that is in swap or lost, or on a guard.
     #[cold]
     #[inline(never)]
     pub(in crate::space) fn swap_in(
@@ -174,6 +174,9 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     ) -> Result<FaultStep, FaultError> {
         if F::is_guard(entry) {
             return Err(FaultError::Protection);
+        }
+        if F::is_lost(entry) {
+            return Err(FaultError::Lost);
         }
         let Some(swap) = self.swap() else {
             debug_assert!(false, "an entry names a slot, and there are none");

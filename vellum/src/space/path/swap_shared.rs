@@ -12,7 +12,7 @@
 
 use crate::addr::Pfn;
 use crate::frame::{NoPage, Payer};
-use crate::object::{Inserted, PageLock};
+use crate::object::{Inserted, LOST_SLOT, PageLock};
 use crate::platform::Platform;
 use crate::space::state::common::Common;
 use crate::swap::{FromSwap, InSwap, Swap};
@@ -28,6 +28,8 @@ pub(in crate::space) enum Loading {
     Read(PageLock),
     /// Somebody else was faster: look again.
     Again,
+    /// The memory that held it has failed.
+    Lost,
 }
 
 impl<P: Platform> Common<P> {
@@ -41,6 +43,9 @@ impl<P: Platform> Common<P> {
         short: u32,
         payer: Payer,
     ) -> Result<Loading, NoPage> {
+        if short == LOST_SLOT {
+            return Ok(Loading::Lost);
+        }
         let Some(swap) = self.swap() else {
             debug_assert!(false, "an object names a slot, and there are none");
             return Err(NoPage::OutOfMemory);
@@ -104,9 +109,6 @@ impl<P: Platform> Common<P> {
 
     /// Gives up the slots of the pages of `range` of an object that are in swap.
     pub(in crate::space) fn drop_slots(&self, handle: u32, range: core::ops::Range<u64>) {
-        let Some(swap) = self.swap() else {
-            return;
-        };
         let object = self.objects.get(handle);
         let mut slots = [0; crate::object::RUN_PAGES];
         loop {
@@ -116,7 +118,11 @@ impl<P: Platform> Common<P> {
             if count == 0 {
                 return;
             }
-            for &short in &slots[..count] {
+            let Some(swap) = self.swap() else {
+                // They were lost.
+                continue;
+            };
+            for &short in slots[..count].iter().filter(|&&short| short != LOST_SLOT) {
                 swap.drop_entry(&self.memory, &pin, swap.long(u64::from(short)));
             }
         }

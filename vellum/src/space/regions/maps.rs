@@ -161,7 +161,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                 let is_here = match F::decode(span.table.load(index), level) {
                     Entry::Empty | Entry::Table(_) => continue,
                     Entry::Leaf(_) => true,
-                    Entry::Guard => false,
+                    Entry::Guard | Entry::Lost => false,
                     Entry::Swap(swapped) => self.is_in_swap_cache(pin, swapped.slot),
                 };
                 let shown = PageRange::new(span.table.page(index), F::pages_at(level));

@@ -34,6 +34,9 @@ pub enum FaultError {
     GroupLimit(GroupId),
     /// The backing store failed.
     Io,
+    /// The memory of the page has failed, and what it held is lost (`SIGBUS` with `BUS_MCEERR_AR`),
+    /// until the page is unmapped or dropped ([`Vm::set_frame_health`](crate::Vm::set_frame_health)).
+    Lost,
     /// A hook caught the access ([`Space::hooks`](crate::space::Space::hooks)), and
     /// [`Policy::fault_hook`](crate::platform::Policy::fault_hook) has the call fail.
     Hooked(HookKind),
@@ -54,6 +57,7 @@ impl fmt::Display for FaultError {
                 return fmt::Display::fmt(&NoPage::GroupLimit(*group), f);
             }
             FaultError::Io => "the backing store failed",
+            FaultError::Lost => "the memory of the page has failed, with what it held",
             FaultError::Hooked(_) => "a fault hook caught the access",
         })
     }
@@ -188,7 +192,7 @@ impl From<CacheError> for FileError {
 impl From<FaultError> for FileError {
     fn from(error: FaultError) -> Self {
         match error {
-            FaultError::Io => FileError::Io,
+            FaultError::Io | FaultError::Lost => FileError::Io,
             FaultError::Full => FileError::Full,
             FaultError::OutOfMemory => FileError::OutOfMemory,
             FaultError::GroupLimit(group) => FileError::GroupLimit(group),

@@ -30,7 +30,7 @@ impl Traits {
     pub const HEAP: Traits = Traits(1 << 10);
     /// Private pages have been made in it: fork must copy its entries.
     pub(in crate::space) const HAS_PRIVATE: Traits = Traits(1 << 11);
-    /// Guards may be among its entries: fork must copy them.
+    /// Guards, or pages that are lost, may be among its entries: fork must copy them.
     pub(crate) const GUARDED: Traits = Traits(1 << 3);
     /// What a region has become by itself: regions merge whatever they have of it.
     pub(in crate::space) const GROWN: Traits = Traits::HAS_PRIVATE.union(Traits::GUARDED);
@@ -531,7 +531,7 @@ impl<R: ReverseMap> Region<R> {
         }
     }
 
-    /// Notes that there are guards. No fault is inside.
+    /// Notes that there are guards, or pages that are lost. No fault is inside.
     pub(in crate::space) fn note_guards(&self) {
         self.word.fetch_or(Traits::GUARDED.0, Ordering::Relaxed);
     }

@@ -76,12 +76,12 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         table.fill(index, leaf);
     }
 
-    /// An entry of `space` that named a slot, or was a guard, was cleared, under the lock of its
+    /// An entry of `space` that named a slot, or no page, was cleared, under the lock of its
     /// table.
     #[cold]
     #[inline(never)]
     pub(in crate::space) fn drop_swapped(&self, pin: &Pin<'_>, space: Live<'_, R>, entry: u64) {
-        if F::is_guard(entry) {
+        if F::is_guard(entry) || F::is_lost(entry) {
             return;
         }
         if let Some(swap) = self.swap() {

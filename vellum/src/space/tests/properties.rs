@@ -14,6 +14,7 @@ mod moves;
 mod nodes;
 mod random;
 mod shift;
+mod withdrawn;
 
 /// Tests that call a check of one reverse-mapping design for each, and of one for another format,
 /// with the design's options.

@@ -294,13 +294,15 @@ fn the_promises_of_the_trait_hold<F: Format>() {
             let entry = F::swap(page);
             assert!(entry != 0 && !F::is_mapped(entry));
             let is_guard = page == Swapped::GUARD;
-            let decoded = if is_guard {
-                Entry::Guard
-            } else {
-                Entry::Swap(page)
+            let is_lost = page == Swapped::LOST;
+            let decoded = match (is_guard, is_lost) {
+                (true, _) => Entry::Guard,
+                (_, true) => Entry::Lost,
+                _ => Entry::Swap(page),
             };
             assert_eq!(F::decode(entry, 1), decoded);
-            assert_eq!((F::is_guard(entry), F::swapped(entry)), (is_guard, page));
+            assert_eq!((F::is_guard(entry), F::is_lost(entry)), (is_guard, is_lost));
+            assert_eq!(F::swapped(entry), page);
             assert!(
                 F::prot(entry, 1).is_none() && !F::is_writable(entry),
                 "{page:?}"

@@ -2,6 +2,7 @@
 
 use super::{AuditFailure, AuditReport, same, wrong};
 use crate::frame::{Kind, PageFlags};
+use crate::object::LOST_SLOT;
 use crate::platform::{GroupId, Platform};
 use crate::rmap::ReverseMap;
 use crate::space::Vm;
@@ -115,12 +116,15 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         let mut swapped = 0;
         let mut next = 0;
         while let Some((index, slot)) = radix.next_slot(next) {
+            swapped += 1;
+            next = index + 1;
+            if slot == LOST_SLOT && !object.is_file() {
+                continue;
+            }
             let Some(swap) = self.swap().filter(|_| !object.is_file()) else {
                 return wrong("a page is in swap that cannot be, of object", number);
             };
             slots.add(swap.long(u64::from(slot)), 1);
-            swapped += 1;
-            next = index + 1;
         }
         same("pages in swap of object", number, object.swapped(), swapped)?;
         let mut cached = 0;

@@ -38,7 +38,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
         Ok(())
     }
 
-    /// Checks that a guard lies in a region that says that there may be some.
+    /// Checks that a guard, or a page that is lost, lies in a region that says that there may be some.
     pub(super) fn audit_guard(&self, (space, page): (u32, Vpn)) -> Result<(), AuditFailure> {
         match self.region_view_at(space, page) {
             Some(view) if view.traits.has(Traits::GUARDED) => Ok(()),

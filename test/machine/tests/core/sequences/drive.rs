@@ -340,6 +340,7 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
             | What::Inherit { space, .. }
             | What::NodePolicy { space, .. }
             | What::MovePages { space, .. }
+            | What::Withdraw { space, .. }
             | What::Free { space, .. }
             | What::Cold { space, .. }
             | What::PageOut { space, .. }

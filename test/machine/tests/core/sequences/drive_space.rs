@@ -7,7 +7,8 @@ use vellum::frame::NodePolicy;
 use vellum::platform::{CpuId, Machine as _, NodeId};
 use vellum::rmap::ReverseMap;
 use vellum::space::{
-    Advice, FaultError, MapRequest, PinError, Placement, RemapPlacement, Source, TakeDirty, Traits,
+    Advice, FaultError, FrameHealth, MapRequest, PinError, Placement, RemapPlacement, Source,
+    TakeDirty, Traits, WithdrawError, Withdrawn,
 };
 use vellum::table::Format;
 use vellum::{ObjectId, SpaceId};
@@ -266,6 +267,27 @@ impl<F: Format, R: ReverseMap> Driver<F, R> {
                     covered.then_some(()).ok_or(Refusal::NotMapped)
                 });
                 same(answer, wanted.map_err(Some))?;
+            }
+            What::Withdraw { place, .. } => {
+                let page = Vpn(self.page(slot, place));
+                let found = self.vm.space(id).translate(page).ok();
+                if let Some((frame, _)) = found.filter(|(frame, _)| frame.0 < DEVICE) {
+                    self.moves += 1;
+                    let done = self.vm.set_frame_health(frame, FrameHealth::Failing);
+                    let is_fine = match done {
+                        Ok(done) => done != Withdrawn::Lost,
+                        Err(WithdrawError::OutOfMemory) => self.tight,
+                        Err(error) => error != WithdrawError::Withdrawn,
+                    };
+                    if !is_fine {
+                        return Err(format!("{frame:?} at {page:?}: {done:?}"));
+                    }
+                    // Half of them come back.
+                    if done.is_ok() && frame.0.is_multiple_of(2) {
+                        let back = self.vm.set_frame_health(frame, FrameHealth::Good);
+                        same(back, Ok(Withdrawn::Readmitted))?;
+                    }
+                }
             }
             What::Lock {
                 place,

@@ -152,6 +152,11 @@ pub enum What {
         pages: u64,
         node: u8,
     },
+    /// Takes the frame of a page out of use, which holds what it should.
+    Withdraw {
+        space: u8,
+        place: Place,
+    },
     /// Locks a range, or unlocks it.
     Lock {
         space: u8,
@@ -558,6 +563,13 @@ fn what(rng: &mut Rng, shape: Shape, lengths: Lengths) -> What {
                     place,
                     pages,
                     node: rng.below(3) as u8,
+                },
+                2 if rng.one_in(3) => What::Withdraw { space, place },
+                2 => What::Inherit {
+                    space,
+                    place,
+                    pages,
+                    forks: pages % 3 == 0,
                 },
                 _ => What::Inherit {
                     space,

@@ -16,6 +16,7 @@ mod spaces;
 mod swap;
 mod tracts;
 mod visits;
+mod withdrawn;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -20,7 +20,7 @@ swept! {
 
 /// A space with two tasks, a private page at [`PRIVATE`] and one of an object at [`FIRST`], both with 5
 /// in the first word, on node 0 of two.
-fn two_nodes<R: ReverseMap>() -> (World<R>, SpaceId, ObjectId) {
+pub(super) fn two_nodes<R: ReverseMap>() -> (World<R>, SpaceId, ObjectId) {
     let mut world = World::<R>::on_nodes(2, 200, "");
     world.swap_on(8);
     let (space, object) = world.alone(|| {
@@ -37,7 +37,7 @@ fn two_nodes<R: ReverseMap>() -> (World<R>, SpaceId, ObjectId) {
     (world, space, object)
 }
 
-fn frame<R: ReverseMap>(world: &World<R>, space: SpaceId, page: u64) -> Option<Pfn> {
+pub(super) fn frame<R: ReverseMap>(world: &World<R>, space: SpaceId, page: u64) -> Option<Pfn> {
     let found = world.vm.space(space).translate(Vpn(page));
     found.ok().map(|(frame, _)| frame)
 }

@@ -104,7 +104,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Group<'_, P, F, R> {
     /// most private pages, in memory and in swap, page tables, and frames' worth of what the manager
     /// keeps for its regions and entries together; of several with as many the one that stands first
     /// among spaces. Pages of objects do not count, since the object keeps them. A page that fork
-    /// shared counts for each who has it. `None` if no space has any. These are the rules of Linux's
+    /// shared counts for each space that has it. `None` if no space has any. These are the rules of Linux's
     /// `oom_badness` (2.6.36), which does not count regions, without its adjustments, which are an
     /// embedder's.
     ///

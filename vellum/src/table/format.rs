@@ -290,6 +290,13 @@ pub unsafe trait Format: Geometry + Sized + Send + Sync {
         entry == Self::swap(Swapped::LOST)
     }
 
+    /// Whether an entry at level 1 is not empty, and of no page in memory or in swap: a guard, or that
+    /// of a page that is lost.
+    #[inline]
+    fn is_of_no_page(entry: u64) -> bool {
+        Self::is_guard(entry) || Self::is_lost(entry)
+    }
+
     /// What an entry at `level` is. That of a leaf or table is found out by the tests that
     /// would be made anyway.
     #[inline]

@@ -495,7 +495,7 @@ impl<P: Platform, F: Format, R: ReverseMap> TableCopy<'_, '_, P, F, R> {
         let (source, target) = (&self.source.table, self.target);
         let entry = source.load(index);
         if !F::is_mapped(entry) {
-            if F::is_guard(entry) || F::is_lost(entry) {
+            if F::is_of_no_page(entry) {
                 target.fill(index, entry);
                 self.copied.guards += 1;
                 return Ok(());

@@ -530,7 +530,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                     let page = table.page(index);
                     if entry == 0 {
                         lacks(page, page.offset(1), is_caught);
-                    } else if !F::is_watched(entry) && !F::is_guard(entry) && !F::is_lost(entry) {
+                    } else if !F::is_watched(entry) && !F::is_of_no_page(entry) {
                         let (old, _) = table.update(index, Users::Hardware, |entry| {
                             let entry = match F::is_mapped(entry) {
                                 true => F::write_protect(entry),

@@ -435,7 +435,7 @@ impl<'a, P: Platform, F: Format, R: ReverseMap> Taking<'_, 'a, P, F, R> {
         for index in entries {
             let (table, entry) = (&span.table, span.table.load(index));
             let page = table.page(index);
-            if entry == 0 || F::is_guard(entry) || F::is_lost(entry) {
+            if entry == 0 || F::is_of_no_page(entry) {
                 continue;
             }
             if self.written.is_full() || gather.room() == 0 {

@@ -81,7 +81,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
     #[cold]
     #[inline(never)]
     pub(in crate::space) fn drop_swapped(&self, pin: &Pin<'_>, space: Live<'_, R>, entry: u64) {
-        if F::is_guard(entry) || F::is_lost(entry) {
+        if F::is_of_no_page(entry) {
             return;
         }
         if let Some(swap) = self.swap() {

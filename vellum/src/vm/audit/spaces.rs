@@ -237,7 +237,7 @@ impl<P: Platform, F: Format, R: ReverseMap> Vm<P, F, R> {
                         u64::from(table.0),
                     );
                 }
-                if F::is_guard(entry) || F::is_lost(entry) {
+                if F::is_of_no_page(entry) {
                     self.audit_guard((space, page))?;
                     continue;
                 }
